@@ -21,8 +21,8 @@ def product(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK
     sum = tl.zeros((BM, BN), dtype=SUM)
     for step in range(0, tl.cdiv(K, BK)):
         left = K - step * BK
-        a = tl.load(a_at, mask=(m[:, None] < M) & (k[None, :] < left), other=0)
-        b = tl.load(b_at, mask=(k[:, None] < left) & (n[None, :] < N), other=0)
+        a = tl.load(a_at, mask=(m[:, None] < M) & (k[None, :] < left), other=0.0)
+        b = tl.load(b_at, mask=(k[:, None] < left) & (n[None, :] < N), other=0.0)
         if DOUBLE:
             a = a + a
         sum = tl.dot(a, b, sum, out_dtype=SUM)

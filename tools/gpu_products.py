@@ -23,8 +23,13 @@ BLOCKS = [(128, 256, 64, 8, 3), (128, 128, 64, 8, 3), (128, 128, 32, 4, 3), (64,
 # Sizes that 16 divides, and others.
 EVEN = [(16, 16, 16), (48, 80, 112), (256, 512, 64), (272, 528, 1040), (512, 512, 2048), (128, 256, 0)]
 ODD = [(1, 1, 1), (33, 65, 17), (127, 129, 130), (200, 300, 35), (513, 257, 514)]
-# Of Triton's signature: operands, sums.
-TYPES = {"bf16": "fp32", "fp16": "fp32", "i8": "i32"}
+# Of Triton's signature: A, B, sums. Small integers are exact in all of them, also where sums keep 14 bits.
+TYPES = {"bf16": ("bf16", "bf16", "fp32"), "fp16": ("fp16", "fp16", "fp32"), "i8": ("i8", "i8", "i32"), "tf32": ("fp32", "fp32", "fp32"),
+         "e4m3": ("fp8e4nv", "fp8e4nv", "fp32"), "e4m3_e5m2": ("fp8e4nv", "fp8e5", "fp32"), "e5m2_e4m3": ("fp8e5", "fp8e4nv", "fp32"),
+         "e5m2": ("fp8e5", "fp8e5", "fp32")}
+IN_TURNS = ["bf16", "fp16", "i8"]
+# Those that tensor cores read out of shared memory only where both operands have K side by side.
+ALONG_K = [kind for kind in TYPES if kind not in ("bf16", "fp16")]
 
 
 def cases():
@@ -33,10 +38,14 @@ def cases():
     for i, block in enumerate(BLOCKS):
         for turn in range(4):
             for kind in TYPES:
-                # All ways to lie for all blocks, types in turns; integers are few.
-                if list(TYPES)[(i + turn) % 3] != kind and not (i == 0 and kind == "bf16"):
+                # All ways to lie for all blocks, types in turns.
+                in_turn = kind in IN_TURNS and (IN_TURNS[(i + turn) % 3] == kind or (i == 0 and kind == "bf16"))
+                along_k = kind in ALONG_K and turn == 2
+                if not in_turn and not along_k and not (kind in ALONG_K and i == 0):
                     continue
-                for double in ([False, True] if turn % 2 == i % 2 else [False]):
+                # Triton does not add 8-bit floats.
+                adds = kind in IN_TURNS or kind == "tf32"
+                for double in ([False, True] if adds and turn % 2 == i % 2 else [False]):
                     for even in ([True, False] if i < 3 else [True]):
                         name = f"{'x'.join(map(str, block))}_{kind}_{'MK'[turn & 1 == 0]}{'NK'[turn >> 1]}{'_double' * double}{'' if even else '_odd'}"
                         out[name] = (block, kind, bool(turn & 1), bool(turn >> 1), double, even)
@@ -48,9 +57,10 @@ def pack(options):
 
     def compile_one(item):
         name, ((bm, bn, bk, warps, stages), kind, turn_a, turn_b, double, even) = item
-        signature = f"a_ptr:*{kind},b_ptr:*{kind},c_ptr:*{TYPES[kind]},M:i32,N:i32,K:i32," + ",".join(
+        a, b, sums = TYPES[kind]
+        signature = f"a_ptr:*{a},b_ptr:*{b},c_ptr:*{sums},M:i32,N:i32,K:i32," + ",".join(
             f"{c}:constexpr" for c in ("BM", "BN", "BK", "TURN_A", "TURN_B", "DOUBLE", "SUM"))
-        values = {"BM": bm, "BN": bn, "BK": bk, "TURN_A": turn_a, "TURN_B": turn_b, "DOUBLE": double, "SUM": {"fp32": "tl.float32", "i32": "tl.int32"}[TYPES[kind]]}
+        values = {"BM": bm, "BN": bn, "BK": bk, "TURN_A": turn_a, "TURN_B": turn_b, "DOUBLE": double, "SUM": {"fp32": "tl.float32", "i32": "tl.int32"}[sums]}
         flags = ["--signature", signature, "--num-warps", warps, "--num-stages", stages]
         for key, value in values.items():
             flags += ["--constexpr", f"{key}={value}"]
@@ -70,12 +80,12 @@ def pack(options):
 def run_case(torch, neso, library, stream, file, case):
     """What is wrong, by sizes; how many launches had the GPU copy tiles itself."""
     (bm, bn, _, _, _), kind, turn_a, turn_b, double, even = case
-    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "i8": torch.int8}[kind]
+    dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16, "i8": torch.int8, "fp32": torch.float32, "fp8e4nv": torch.float8_e4m3fn, "fp8e5": torch.float8_e5m2}
     program = library.load(file, device=neso.CUDA, stream=stream.cuda_stream)
     wrong = {}
     for m, n, k in EVEN + ([] if even else ODD):
         generator = torch.Generator(device="cuda").manual_seed(m * n + k)
-        a, b = (torch.randint(-3, 4, shape, device="cuda", generator=generator).to(dtype) for shape in ((m, k), (k, n)))
+        a, b = (torch.randint(-3, 4, shape, device="cuda", generator=generator).to(dtypes[type]) for shape, type in (((m, k), TYPES[kind][0]), ((k, n), TYPES[kind][1])))
         want = (a.double() * (2 if double else 1)) @ b.double()
         stored_a, stored_b = a.t().contiguous() if turn_a else a, b.t().contiguous() if turn_b else b
         room = torch.full((m * n + 512,), 77 if kind == "i8" else float("nan"), device="cuda", dtype=torch.int32 if kind == "i8" else torch.float32)

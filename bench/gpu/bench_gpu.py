@@ -46,7 +46,7 @@ def pack(options):
             flags = ["--signature", signature, *sum((["--hint", f"{h}=divisible_by_16"] for h in hints), [])]
             for key, value in config.items():
                 flags += [f"--{key.replace('_', '-')}", value] if key.startswith("num_") else ["--constexpr", f"{key}={value}"]
-            compile_to(f"kernel_{name}_{i}", ["kernel", "compile", f"{ROOT / 'bench/kernels/gpu_kernels.py'}:{name}", *flags])
+            compile_to(f"kernel_{name}_{i}", ["kernel", "compile", f"{ROOT / 'bench/kernels/gpu_kernels.py'}:{programs.FUNCTIONS.get(name, name)}", *flags])
     for name, (_, _, makers) in programs.MODELS.items():
         if re.search(options.only, name):
             model = programs.model_of(name)
@@ -112,12 +112,14 @@ class Bench:
         wrong = float((got != want).double().mean())
         return "" if wrong <= 1e-3 else f"{100 * wrong:.1f} % of the elements differ"
 
-    def entry(self, section, name, ours, peer, wrong, **more):
-        runs = [ours] + ([peer] if peer else [])
+    def entry(self, section, name, ours, peer, wrong, library=None, **more):
+        runs = [ours] + ([peer] if peer else []) + ([library] if library else [])
         t = self.times(runs)
         row = {"ms": round(t[0]["median"], 5), "spread": round(t[0]["spread"], 3)}
         if peer:
             row |= {"peer_ms": round(t[1]["median"], 5), "ratio": round(t[1]["median"] / t[0]["median"], 3)}
+        if library:
+            row["library_ms"] = round(t[-1]["median"], 5)
         if wrong:
             row["wrong"] = wrong
         for key, (amount, scale) in more.items():
@@ -169,17 +171,30 @@ class Bench:
             p, q, d = rand(m, k, dtype=torch.bfloat16), rand(k, n, dtype=torch.bfloat16), torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
             cases.append(("gemm", suffix, [p, q, d, m, n, k], lambda c, m=m, n=n: (cd(m, c["BM"]) * cd(n, c["BN"]), 1, 1), lambda p=p, q=q: p @ q,
                           {"tflops": (2 * m * n * k, 1e9), "gbs": (2 * (m * k + k * n + m * n), 1e6)}, 1e-2))
+        libraries = {}
+        for kind, (operand, result, _, _) in programs.KINDS.items():
+            for suffix in programs.CASES[kind]:
+                if not re.search(self.options.only, kind + suffix):
+                    continue
+                m, n, k = programs.GEMMS[suffix]
+                p, q = (self.operand(operand, g, *s) for s in ((m, k), (n, k)))
+                d = torch.empty(m, n, device="cuda", dtype={"bf16": torch.bfloat16, "i32": torch.int32, "fp32": torch.float32}[result])
+                cases.append((kind, suffix, [p, q, d, m, n, k], lambda c, m=m, n=n: (cd(m, c["BM"]) * cd(n, c["BN"]), 1, 1),
+                              lambda p=p, q=q, d=d: (p.double() @ q.double().t()).to(d.dtype), {"tflops": (2 * m * n * k, 1e9)},
+                              {"fp32": 2e-3}.get(operand, 1e-2)))
+                libraries[kind + suffix] = self.library_product(operand, p, q)
         heads, length, size = 64, 4096, 128
         q, k, v = (rand(heads, length, size, dtype=torch.bfloat16) for _ in range(3))
         for causal in (False, True):
             cases.append(("attention", "_causal" if causal else "", [q, k, v, torch.empty_like(q), length * size, length, size ** -0.5], lambda c: (cd(length, c["BM"]), heads, 1),
                           lambda causal=causal: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal),
                           {"tflops": (4 * heads * length * length * size // (2 if causal else 1), 1e9)}, 2e-2))
-        outputs = {"add": 2, "softmax": 1, "layer_norm": 3, "row_sum": 1, "transpose": 1, "gemm": 2, "attention": 3}
+        outputs = {"add": 2, "softmax": 1, "layer_norm": 3, "row_sum": 1, "transpose": 1, "gemm": 2, "attention": 3} | {kind: 2 for kind in programs.KINDS}
         for name, suffix, args, grid, reference, figures, tolerance in cases:
             if not re.search(self.options.only, name + suffix):
                 continue
             signature, configs, _ = programs.KERNELS[name]
+            function = programs.FUNCTIONS.get(name, name)
             out, want = args[outputs[name]], reference()
             best, tried = {}, []
             for i, config in enumerate(configs):
@@ -190,8 +205,8 @@ class Bench:
                 given = [A(ptr=a.data_ptr()) if hasattr(a, "data_ptr") else A(f32=a) if isinstance(a, float) else A(i64=a) for a in args]
                 if "package" in self.packed["compiled"].get(label, {}):
                     program = self.load(label)
-                    ours = lambda p=program, given=given, c=config: p.launch(name, grid(c), given)  # noqa: E731
-                    out.fill_(float("nan"))
+                    ours = lambda p=program, given=given, c=config: p.launch(function, grid(c), given)  # noqa: E731
+                    out.fill_(float("nan") if out.dtype.is_floating_point else 77)
                     ours()
                     torch.cuda.synchronize()
                     wrong = self.close(out, want, tolerance)
@@ -203,7 +218,8 @@ class Bench:
                         best["ours"] = (bool(wrong), ms, ours, wrong, config)
                 if self.options.peers == "all":
                     try:
-                        peer = lambda c=config: getattr(gpu_kernels, name)[grid(c)](*args, **c)  # noqa: E731
+                        values = config | ({"SUM": getattr(triton.language, config["SUM"][3:])} if "SUM" in config else {})
+                        peer = lambda c=values: getattr(gpu_kernels, function)[grid(c)](*args, **c)  # noqa: E731
                         peer()
                         ms = self.times([peer], rounds=1, budget_ms=10)[0]["median"]
                         tried[-1]["peer_ms"] = round(ms, 5)
@@ -212,8 +228,38 @@ class Bench:
                     except Exception as e:  # noqa: BLE001: a configuration that Triton cannot run
                         print(name, config, "Triton:", str(e)[:100])
             if "ours" in best:
-                self.entry("kernels", name + suffix, best["ours"][2], best["peer"][2] if "peer" in best else None, best["ours"][3], **figures)
+                self.entry("kernels", name + suffix, best["ours"][2], best["peer"][2] if "peer" in best else None, best["ours"][3],
+                           library=libraries.get(name + suffix), **figures)
                 self.report["kernels"][name + suffix] |= {"config": best["ours"][4], "peer_config": best.get("peer", [None] * 5)[4], "tried": tried}
+
+    def operand(self, kind, generator, *shape):
+        """A matrix of a type of Triton's signatures."""
+        torch = self.torch
+        if kind == "i8":
+            return torch.randint(-127, 128, shape, device="cuda", generator=generator, dtype=torch.int8)
+        types = {"fp8e4nv": torch.float8_e4m3fn, "fp8e5": torch.float8_e5m2, "fp32": torch.float32}
+        return (torch.rand(*shape, device="cuda", generator=generator) * 2 - 1).to(types[kind])
+
+    def library_product(self, kind, a, b):
+        """A B^T by cuBLAS, in the same type; None where it has none."""
+        torch = self.torch
+        one = torch.ones((), device="cuda")
+
+        def run():
+            if kind == "i8":
+                return torch._int_mm(a, b.t())
+            if kind == "fp32":
+                torch.backends.cuda.matmul.allow_tf32 = True
+                result = a @ b.t()
+                torch.backends.cuda.matmul.allow_tf32 = False
+                return result
+            return torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True)
+        try:
+            run()
+        except RuntimeError as e:
+            print("cuBLAS:", str(e)[:100])
+            return None
+        return run
 
     def models(self):
         torch = self.torch

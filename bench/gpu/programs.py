@@ -105,8 +105,20 @@ KERNELS = {
                   [c | {"CAUSAL": causal} for causal in (False, True) for c in ATTENTION], ["head_stride", "length"]),
 }
 
+# Products of other kinds, whose operands lie with K side by side: of the signature operands, result, sums; bytes of an operand's element.
+KINDS = {"gemm_e4m3": ("fp8e4nv", "bf16", "tl.float32", 1), "gemm_e5m2": ("fp8e5", "bf16", "tl.float32", 1), "gemm_s8": ("i8", "i32", "tl.int32", 1),
+         "gemm_tf32": ("fp32", "fp32", "tl.float32", 4)}
+# Rows, columns, bytes of K of a block; warps, stages.
+KIND_BLOCKS = [(128, 256, 128, 8, 3), (128, 256, 128, 8, 4), (128, 256, 64, 8, 4), (128, 128, 128, 8, 3), (128, 128, 128, 8, 4), (128, 128, 128, 4, 3),
+               (256, 128, 128, 8, 3), (64, 256, 128, 4, 3), (64, 128, 128, 4, 4)]
+for kind, (operand, result, sums, size) in KINDS.items():
+    KERNELS[kind] = (f"a_ptr:*{operand},b_ptr:*{operand},c_ptr:*{result},M:i32,N:i32,K:i32,BM:constexpr,BN:constexpr,BK:constexpr,GROUP:constexpr,SUM:constexpr",
+                     [dict(BM=m, BN=n, BK=k // size, GROUP=8, SUM=sums, num_warps=warps, num_stages=stages) for m, n, k, warps, stages in KIND_BLOCKS], ["N", "K"])
+# The functions of kernels that are not named like them.
+FUNCTIONS = {kind: "gemm_rows" for kind in KINDS}
+
 # What is measured of a kernel: suffixes of its name.
-CASES = {"gemm": list(GEMMS), "attention": ["", "_causal"]}
+CASES = {"gemm": list(GEMMS), "attention": ["", "_causal"]} | {kind: ["_2048", "_4096", "_8192", "_m512"] for kind in KINDS}
 
 
 def measured(kernel, only):
@@ -118,7 +130,7 @@ def fits(kernel, config, suffix):
     """Whether a configuration is one for the case."""
     if kernel == "attention":
         return config["CAUSAL"] == (suffix == "_causal")
-    if kernel != "gemm":
+    if not kernel.startswith("gemm"):
         return True
     rows = GEMMS[suffix][0]
     return config["BM"] <= max(rows, 16) and (rows < 512 or config["BM"] >= 64) and (rows < 2048 or config["BM"] >= 128)

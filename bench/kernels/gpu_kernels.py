@@ -85,6 +85,35 @@ def gemm(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: t
 
 
 @triton.jit
+def gemm_rows(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr, SUM: tl.constexpr):
+    """The same for B that lies as [N, K], rows of which are multiplied with rows of A; sums in SUM."""
+    pid = tl.program_id(0)
+    blocks_m = tl.cdiv(M, BM)
+    blocks_n = tl.cdiv(N, BN)
+    in_group = GROUP * blocks_n
+    first = (pid // in_group) * GROUP
+    height = min(blocks_m - first, GROUP)
+    block_m = first + (pid % in_group) % height
+    block_n = (pid % in_group) // height
+    m = (block_m * BM + tl.arange(0, BM)) % M
+    n = (block_n * BN + tl.arange(0, BN)) % N
+    k = tl.arange(0, BK)
+    a_at = a_ptr + m[:, None] * K + k[None, :]
+    b_at = b_ptr + n[None, :] * K + k[:, None]
+    sum = tl.zeros((BM, BN), dtype=SUM)
+    for step in range(0, tl.cdiv(K, BK)):
+        left = K - step * BK
+        a = tl.load(a_at, mask=k[None, :] < left, other=0.0)
+        b = tl.load(b_at, mask=k[:, None] < left, other=0.0)
+        sum = tl.dot(a, b, sum, out_dtype=SUM)
+        a_at += BK
+        b_at += BK
+    m = block_m * BM + tl.arange(0, BM)
+    n = block_n * BN + tl.arange(0, BN)
+    tl.store(c_ptr + m[:, None] * N + n[None, :], sum.to(c_ptr.dtype.element_ty), mask=(m[:, None] < M) & (n[None, :] < N))
+
+
+@triton.jit
 def attention(q_ptr, k_ptr, v_ptr, out_ptr, head_stride, length, scale, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr, CAUSAL: tl.constexpr):
     """softmax(Q K^T scale) V for [heads, length, D], with the online softmax."""
     start = tl.program_id(0) * BM

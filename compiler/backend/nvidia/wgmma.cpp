@@ -21,6 +21,7 @@ struct KnownRow {
 constexpr KnownRow kKnownRows[] = {
     {DotFormat::BF16, DotFormat::BF16, {16, false, false, true, "f32.bf16.bf16"}},
     {DotFormat::F16, DotFormat::F16, {16, false, false, true, "f32.f16.f16"}},
+    {DotFormat::TF32, DotFormat::TF32, {32, false, false, false, "f32.tf32.tf32"}},
     {DotFormat::S8, DotFormat::S8, {8, true, false, false, "s32.s8.s8"}},
     {DotFormat::E4M3, DotFormat::E4M3, {8, false, true, false, "f32.e4m3.e4m3"}},
     {DotFormat::E4M3, DotFormat::E5M2, {8, false, true, false, "f32.e4m3.e5m2"}},
@@ -79,6 +80,7 @@ std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps
   plan.precision = precisionOf(dot);
   const WgmmaRow *row = findGroupRow(plan.types, plan.precision);
   if (!chip.has(Feature::Wgmma)) return none("the chip has no wgmma");
+  if (plan.types.a.isF32() && plan.precision != DotPrecision::Tf32) return none("products of f32 that are more exact than tf32");
   if (!row) return none("wgmma is not used for these types");
   if (tensor(dot.getD()).getRank() != 2) return none("a batch of products");
   if (warps % kWarpsOfGroup != 0) return none("fewer than four warps");

@@ -116,6 +116,7 @@ def Tile_FpToFpOp : Tile_ElementwiseOp<"fp_to_fp"> {
   let results = (outs Tile_FloatLike:$result);
   let assemblyFormat = "$src attr-dict (`,` `rounding` `=` $rounding^)? `:` type($src) `->` type($result)";
   let hasVerifier = 1;
+  let hasFolder = 1;
 }
 
 // ---- arithmetic ------------------------------------------------------------------------------------------------------

@@ -49,6 +49,19 @@ OpFoldResult BitcastOp::fold(FoldAdaptor) {
   return {};
 }
 
+/// Of a number that both types have: how others are rounded, and what overflows, is the target's.
+OpFoldResult FpToFpOp::fold(FoldAdaptor adaptor) {
+  SplatElementsAttr splat = dyn_cast_or_null<SplatElementsAttr>(adaptor.getSrc());
+  FloatAttr from = splat ? splat.getSplatValue<FloatAttr>() : dyn_cast_or_null<FloatAttr>(adaptor.getSrc());
+  if (!from || !from.getValue().isFinite()) return {};
+  FloatType type = cast<FloatType>(getElementTypeOrSelf(getType()));
+  APFloat value = from.getValue();
+  bool lost = false;
+  if (value.convert(type.getFloatSemantics(), APFloat::rmNearestTiesToEven, &lost) != APFloat::opOK || lost) return {};
+  FloatAttr to = FloatAttr::get(type, value);
+  return splat ? splatOf(to, getType()) : OpFoldResult(to);
+}
+
 OpFoldResult AddPtrOp::fold(FoldAdaptor adaptor) {
   if (matchPattern(adaptor.getOffset(), m_Zero())) return getPtr();
   return {};

@@ -136,7 +136,7 @@ std::string matmul(const Shape &s) {
                             {"d_TYPE", s.integers() ? "i32" : "f32"}});
 }
 
-/// Elements of a type that all of them have, doubled as well.
+/// Elements of a type that all of them have, doubled as well. An f32 has more digits than a tf32, which are cut off.
 std::vector<uint8_t> elements(const std::string &type, size_t n, unsigned seed) {
   static const double values[] = {0, 1, -1, 2, -2, 0.25, 0.5, 3};
   static const double integers[] = {0, 1, -1, 2, -2, 40, -63, 3};
@@ -154,7 +154,7 @@ std::vector<uint8_t> elements(const std::string &type, size_t n, unsigned seed) 
     llvm::APFloat value(values[which]);
     bool lost;
     value.convert(format, llvm::APFloat::rmNearestTiesToEven, &lost);
-    const uint64_t bits = value.bitcastToAPInt().getZExtValue();
+    const uint64_t bits = value.bitcastToAPInt().getZExtValue() | (type == "f32" && !value.isZero() ? 0x1abc : 0);
     for (unsigned byte = 0; byte < llvm::APFloat::getSizeInBits(format) / 8; ++byte) out.push_back(uint8_t(bits >> 8 * byte));
   }
   return out;
@@ -213,7 +213,9 @@ protected:
     std::vector<InterpArg> args{InterpArg::pointer(a.data(), int64_t(a.size())),
                                 InterpArg::pointer(b.data(), int64_t(b.size())),
                                 InterpArg::pointer(c.data(), int64_t(c.size() * 4)), InterpArg::integer(K)};
-    Status status = interpretTile(parse(matmul(s)), args, {1, 1, 1});
+    InterpOptions options;
+    options.honourTf32 = true;
+    Status status = interpretTile(parse(matmul(s)), args, {1, 1, 1}, options);
     EXPECT_TRUE(bool(status)) << status.error().str();
     readSums(s, c);
     return c;
@@ -242,6 +244,11 @@ TEST_F(Wgmma, SameSumsAsTheInterpreter) {
                          Shape{128, 32, 64, 8, false, true, true, e5m2, e4m3},
                          Shape{64, 64, 128, 4, false, true, false, e4m3, e4m3, 48},
                          Shape{64, 32, 128, 4, false, true, true, e4m3, e5m2, 0},
+                         Shape{64, 64, 32, 4, false, true, false, "f32", "f32"},
+                         Shape{128, 64, 64, 8, false, true, false, "f32", "f32"},
+                         Shape{64, 128, 16, 8, false, true, false, "f32", "f32"},
+                         Shape{128, 32, 32, 8, false, true, true, "f32", "f32"},
+                         Shape{128, 32, 8, 4, false, true, true, "f32", "f32"},
                          Shape{64, 64, 128, 4, false, true, false, "i8", "i8"},
                          Shape{128, 32, 64, 8, false, true, true, "i8", "i8"}}) {
     const int K = 5 * s.k;
@@ -346,7 +353,10 @@ TEST_F(Wgmma, ThePackageHoldsBothForms) {
                          Shape{128, 128, 128, 8, false, true, false, "f8E5M2", "f8E4M3FN"},
                          Shape{128, 128, 128, 8, false, true, false, "f8E4M3FN", "f8E4M3FN", 64},
                          Shape{64, 64, 128, 4, false, true, true, "f8E4M3FN", "f8E5M2"},
-                         Shape{128, 128, 128, 8, false, true, false, "i8", "i8"}}) {
+                         Shape{128, 128, 128, 8, false, true, false, "i8", "i8"},
+                         Shape{128, 128, 32, 8, false, true, false, "f32", "f32"},
+                         Shape{128, 256, 32, 8, false, true, false, "f32", "f32"},
+                         Shape{128, 64, 64, 8, false, true, true, "f32", "f32"}}) {
     SCOPED_TRACE(matmul(s));
     std::vector<TileFunction> functions{{parse(matmul(s)), "matmul", s.warps, 3}};
     CompileOptions options;
@@ -398,6 +408,10 @@ TEST_F(Wgmma, SaysWhyThereIsNone) {
                         {Shape{128, 256, 32, 4}, "more than 128 sums a thread"},
                         {Shape{64, 64, 64, 4, false, false, false, "f8E4M3FN", "f8E4M3FN"},
                          "elements of these types that do not follow one another along K"},
+                        {Shape{64, 64, 32, 4, true, true, false, "f32", "f32"},
+                         "elements of these types that do not follow one another along K"},
+                        {Shape{64, 64, 32, 4, false, true, false, "f32", "f32", 0, "tf32x3"},
+                         "products of f32 that are more exact than tf32"},
                         {Shape{64, 64, 64, 4, false, false, false, "i8", "i8"},
                          "elements of these types that do not follow one another along K"},
                         {Shape{128, 256, 64, 8, false, true, false, "f8E5M2", "f8E4M3FN", 32},

@@ -13,6 +13,25 @@ tt.func public @shapes(%x: f32) -> tensor<4x8xf32> {
   tt.return %4 : tensor<4x8xf32>
 }
 
+// Numbers that the other type has, too: what has to be rounded, or overflows, is left to the target.
+// CHECK-LABEL: @casts
+// CHECK-DAG: %[[ZERO:.*]] = arith.constant dense<0.000000e+00> : tensor<4xf8E4M3FN>
+// CHECK-DAG: %[[ONE:.*]] = arith.constant 1.500000e+00 : bf16
+// CHECK-DAG: %[[R:.*]] = tt.fp_to_fp {{.*}} : f32 -> f8E5M2
+// CHECK-DAG: %[[O:.*]] = tt.fp_to_fp {{.*}} : f32 -> f8E4M3FN
+// CHECK: tt.return %[[ZERO]], %[[ONE]], %[[R]], %[[O]]
+tt.func public @casts() -> (tensor<4xf8E4M3FN>, bf16, f8E5M2, f8E4M3FN) {
+  %zeros = arith.constant dense<0.0> : tensor<4xf32>
+  %one = arith.constant 1.5 : f32
+  %long = arith.constant 1.1 : f32
+  %large = arith.constant 1.0e6 : f32
+  %0 = tt.fp_to_fp %zeros, rounding = rtne : tensor<4xf32> -> tensor<4xf8E4M3FN>
+  %1 = tt.fp_to_fp %one, rounding = rtne : f32 -> bf16
+  %2 = tt.fp_to_fp %long, rounding = rtne : f32 -> f8E5M2
+  %3 = tt.fp_to_fp %large, rounding = rtne : f32 -> f8E4M3FN
+  tt.return %0, %1, %2, %3 : tensor<4xf8E4M3FN>, bf16, f8E5M2, f8E4M3FN
+}
+
 // CHECK-LABEL: @transposes
 // CHECK-NEXT: tt.return %arg0, %arg0, %arg0
 tt.func public @transposes(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) {
