@@ -1,7 +1,7 @@
 """What the data decides: numbers and sizes (items, masks), branches and loops; each at several contents, none and all among them."""
 import torch
 
-from golden_ops import Case
+from golden_ops import Case, c
 
 Dim = torch.export.Dim
 
@@ -410,5 +410,54 @@ def wide_bounds():
     return [Case("rows", lambda x: x.softmax(0) * 2, lambda: (torch.randn(6, 4),), dynamic=({0: Dim("rows", min=2, max=1 << 70)},), more=[lambda: (torch.randn(9, 4),)])]
 
 
+def grouped(a, b, offs=None):
+    return torch.nn.functional.grouped_mm(a, b, offs=offs)
+
+
+def grouped_to_last(a, b, offs):
+    """What lies behind the last group is nobody's."""
+    y = grouped(a, b, offs)
+    return torch.where(torch.arange(y.shape[0])[:, None] < offs[-1], y, 0)
+
+
+def mixture(x, gate, up, down):
+    """Each row goes to one expert: rows are sorted by it, and two products are made of the groups."""
+    expert = (x.float() @ gate).argmax(-1)
+    order = expert.argsort(stable=True)
+    ends = torch.bincount(expert, minlength=up.shape[0]).cumsum(0).int()
+    y = grouped(grouped(x[order], up, ends).relu(), down, ends)
+    return torch.empty_like(y).index_copy(0, order, y), ends
+
+
+def scaled_groups(a, b, scale_a, scale_b, offs=None):
+    a, b = a.to(torch.float8_e4m3fn), b.mT.contiguous().to(torch.float8_e4m3fn).mT
+    return torch._scaled_grouped_mm(a, b, scale_a, scale_b, offs=offs, out_dtype=torch.bfloat16)
+
+
+def grouped_products():
+    import eager_on_cpu
+    eager_on_cpu.define()
+    ends = lambda *at: torch.tensor(at, dtype=torch.int32)
+    rows = {0: Dim("rows", min=2, max=64)}
+
+    some, uneven, terms = ends(2, 7, 7, 16), ends(0, 1, 9, 24), ends(8, 8, 16, 32)
+    return [
+        c("rows", grouped, "f32 16x32", "f32 4x32x24", some), c("rows_bf16", grouped, "bf16 16x32", "bf16 4x32x24", some), c("rows_f16", grouped, "f16 16x32", "f16 4x32x24", some),
+        c("rows_transposed", lambda a, b, o: grouped(a, b.mT, o), "bf16 16x32", "bf16 4x24x32", some), c("rows_to_last", grouped_to_last, "f32 16x32", "f32 4x32x24", ends(2, 7, 7, 12)),
+        c("no_group_has_rows", grouped_to_last, "f32 16x32", "f32 4x32x24", ends(0, 0, 0, 0)), c("many_rows", grouped, "f32 40x32", "f32 4x32x24", ends(2, 7, 7, 40)), c("many_rows_bf16", grouped, "bf16 40x32", "bf16 4x32x24", ends(0, 17, 33, 40)),
+        c("many_to_last", grouped_to_last, "f32 40x32", "f32 4x32x24", ends(2, 7, 7, 33)), c("many_of_nobody", grouped_to_last, "f32 40x32", "f32 4x32x24", ends(0, 0, 0, 0)),
+        c("one_group", grouped, "f32 16x32", "f32 1x32x24", ends(16)),
+        c("all_rows_in_one", grouped, "f32 16x32", "f32 4x32x24", ends(0, 16, 16, 16)), c("batch", grouped, "f32 4x16x32", "f32 4x32x24"), c("batch_bf16", grouped, "bf16 4x16x32", "bf16 4x32x24"),
+        c("columns", grouped, "f32 4x16x32", "f32 32x24", uneven), c("columns_bf16", grouped, "bf16 4x16x32", "bf16 32x24", uneven),
+        c("terms", grouped, "f32 16x32", "f32 32x24", terms), c("terms_bf16", grouped, "bf16 16x32", "bf16 32x24", terms),
+        Case("rows_dynamic", grouped, lambda: (torch.randn(16, 32), torch.randn(4, 32, 24), some), dynamic=(rows, None, None),
+             more=[lambda: (torch.randn(5, 32), torch.randn(4, 32, 24), ends(1, 1, 3, 5)), lambda: (torch.randn(40, 32), torch.randn(4, 32, 24), ends(1, 30, 31, 40))]),
+        Case("mixture", mixture, lambda: (torch.randn(20, 32).bfloat16(), torch.randn(32, 4), torch.randn(4, 32, 48).bfloat16() / 6, torch.randn(4, 48, 32).bfloat16() / 7), dynamic=(rows, None, None, None),
+             more=[lambda: (torch.randn(3, 32).bfloat16(), torch.randn(32, 4), torch.randn(4, 32, 48).bfloat16() / 6, torch.randn(4, 48, 32).bfloat16() / 7)]),
+        c("scaled_rows", scaled_groups, "f32 16x32", "f32 4x32x32", "f32 16 >0", "f32 4x32 >0", some), c("scaled_batch", scaled_groups, "f32 4x16x32", "f32 4x32x32", "f32 4x16 >0", "f32 4x32 >0"),
+        c("scaled_columns", scaled_groups, "f32 4x16x32", "f32 32x32", "f32 4x16 >0", "f32 32 >0", ends(0, 1, 9, 32)), c("scaled_terms", scaled_groups, "f32 16x32", "f32 32x32", "f32 64 >0", "f32 128 >0", terms),
+    ]
+
+
 def groups():
-    return {"wide_bounds": wide_bounds(), "late_sorts": late_sorts(), "data_sizes": data_sizes(), "regions": regions()}
+    return {"grouped_products": grouped_products(), "wide_bounds": wide_bounds(), "late_sorts": late_sorts(), "data_sizes": data_sizes(), "regions": regions()}

@@ -376,6 +376,11 @@ Tensor Lowering::segments(loops::ReduceKind kind, DType accType, const Sizes &si
   return Tensor::strided(*this, accType, sizes, w);
 }
 
+Strided Lowering::resultOf(const ContractionSpec &spec) {
+  if (spec.into) return *spec.into;
+  return {addTemp(spec.outType, product(spec.ranges)), spec.outType, spec.strides.empty() ? denseStrides(spec.ranges) : spec.strides, 0};
+}
+
 Tensor Lowering::contract(const ContractionSpec &spec) {
   if (isEmpty(spec.ranges) || isEmpty(spec.reduceRanges)) {
     // A sum of nothing, which the epilogue may add to.
@@ -385,8 +390,7 @@ Tensor Lowering::contract(const ContractionSpec &spec) {
       if (spec.epilogue) v = spec.epilogue(b, i, v);
       return b.cast(v, computeType(spec.outType));
     });
-    Strided where{addTemp(spec.outType, product(spec.ranges)), spec.outType,
-                  spec.strides.empty() ? denseStrides(spec.ranges) : spec.strides, 0};
+    const Strided where = resultOf(spec);
     store(r, where);
     return Tensor::strided(*this, spec.outType, spec.ranges, where);
   }
@@ -401,10 +405,7 @@ Tensor Lowering::contract(const ContractionSpec &spec) {
   Val result = epilogue.placeholder(spec.accType);
   if (spec.epilogue) result = spec.epilogue(epilogue, i, result);
   result = epilogue.cast(result, spec.outType);
-  Strided w;
-  w.dtype = spec.outType;
-  w.strides = spec.strides.empty() ? denseStrides(spec.ranges) : spec.strides;
-  w.buffer = addTemp(spec.outType, product(spec.ranges));
+  const Strided w = resultOf(spec);
   loops::Store s;
   s.buffer = w.buffer;
   s.index = flatIndex(w, i, nest.b.facts());

@@ -23,6 +23,8 @@ struct ContractionSpec {
   DType outType = DType::F32;
   /// Buffer strides of the result in the order of `ranges`; empty for row-major.
   Sizes strides;
+  /// Where the result goes, with strides in the order of `ranges`, in place of a buffer of its own.
+  std::optional<Strided> into;
 };
 
 class Lowering {
@@ -119,6 +121,7 @@ public:
   bool equal(Expr a, Expr b) const { return a == b || facts.provablyEqual(a, b); }
 
 private:
+  Strided resultOf(const ContractionSpec &spec);
   void readInto(const Tensor &x, Symbol symbol);
   Known known_;           // sizes that have a value
   std::set<Symbol> late_; // those that ReadScalar nodes define

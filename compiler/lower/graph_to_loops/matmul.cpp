@@ -339,36 +339,6 @@ static Tensors tensordotOp(OpCall &o) {
   return {reshape(r, o.out().sizes)};
 }
 
-/// Rows of x [S, K], sorted by group, times the matrix of their group: w [G, K, N]; group g has the rows [offs[g - 1],
-/// offs[g]). Rows of none are zero.
-static Tensors groupedProduct(OpCall &o) {
-  bool fallback = o.node.target.find("fallback") != std::string::npos;
-  Tensor x = o.t(fallback ? "input" : "self"), w = o.t(fallback ? "weight" : "mat2"),
-         offs = fallback ? o.t("offs") : o.opt("offs");
-  if (x.rank() != 2 || w.rank() != 3 || !offs.valid()) return o.fail("only rows of a matrix are grouped");
-  if (o.opt("bias").valid()) return o.fail("a bias is not supported");
-  Expr groups = w.size(0);
-  offs.reused();
-  // How many groups end at or before a row: its own group.
-  Tensor group = o.ctx.reduce(loops::ReduceKind::Sum, DType::I64, {x.size(0)}, {groups},
-                              [=](BodyBuilder &b, const Index &i, const Index &g) {
-                                return b.cast(b.cast(offs.at(b, {g[0]}), DType::I64) <= b.index(i[0]), DType::I64);
-                              })[0];
-  DType acc = computeType(x.dtype());
-  x = source(x);
-  w = source(w);
-  Tensor r = o.ctx.reduce(
-      loops::ReduceKind::Sum, acc, {x.size(0), w.size(2)}, {x.size(1)},
-      [=](BodyBuilder &b, const Index &i, const Index &k) {
-        Val g = group.at(b, {i[0]});
-        return b.masked(
-            g < b.index(groups),
-            [&] { return x.at(b, {i[0], k[0]}) * w.at(b, {b.indirect(g, groups, false, false), k[0], i[1]}); },
-            b.constant(acc, 0));
-      })[0];
-  return {cast(r, o.out().dtype)};
-}
-
 static Tensor identityLike(const Tensor &x) {
   DType t = computeType(x.dtype());
   return Tensor::lazy(x.ctx(), x.dtype(), x.sizes(), [t](BodyBuilder &b, const Index &i) {
@@ -497,7 +467,6 @@ static void addContractions(OpTable &t) {
     for (size_t k = 1; k < xs.size(); ++k) r = matmul(r, xs[k]);
     return {r};
   });
-  t.add("_grouped_mm.default custom::transformers.grouped_mm_fallback.default", groupedProduct);
   t.add("linalg_matrix_power.default matrix_power.default", [](OpCall &o) -> Tensors {
     int64_t n = o.integer("n");
     Tensor x = o.t("self"), r;
