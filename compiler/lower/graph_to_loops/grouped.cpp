@@ -130,12 +130,13 @@ Tensors product(OpCall &o, const Operands &x, const Tensor &offs) {
   return {out};
 }
 
-Tensors plain(OpCall &o) {
-  // The library transformers calls its own operator.
-  const bool fallback = o.node.target.find("fallback") != std::string::npos;
-  const Tensor a = source(o.t(fallback ? "input" : "self")), b = source(o.t(fallback ? "weight" : "mat2"));
+Tensors unscaled(OpCall &o, const char *left, const char *right) {
+  const Tensor a = source(o.t(left)), b = source(o.t(right));
   return product(o, {a, b, {}, {}, promote(a.dtype(), b.dtype()), o.out().dtype}, o.opt("offs"));
 }
+Tensors plain(OpCall &o) { return unscaled(o, "self", "mat2"); }
+/// The library transformers has an operator of its own for types that PyTorch's does not take.
+Tensors ofTransformers(OpCall &o) { return unscaled(o, "input", "weight"); }
 
 /// Every float of 8 bits is exact in 16.
 Tensors scaled(OpCall &o) {
@@ -154,7 +155,8 @@ Tensors scaled(OpCall &o) {
 } // namespace
 
 void addGrouped(OpTable &t) {
-  t.add("_grouped_mm.default custom::transformers.grouped_mm_fallback.default", plain);
+  t.add("_grouped_mm.default", plain);
+  t.add("custom::transformers.grouped_mm_fallback.default", ofTransformers);
   t.add("_scaled_grouped_mm.default", scaled);
 }
 
