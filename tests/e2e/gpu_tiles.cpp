@@ -1,12 +1,13 @@
 // Do the tile programs that are made for GPUs compute what the model says? Without a GPU: every kernel of the plan runs in the tile
 // interpreter, which also finds accesses out of bounds and races between programs, and the results are held against the loops interpreter.
 //
-//     gpu_tiles FOLDER [--only TEXT] [--processors N] [--steps N] [--jobs N] [--left-out] [--triton [--record FOLDER]]
+//     gpu_tiles FOLDER [--only TEXT] [--processors N] [--steps N] [--jobs N] [--left-out] [--target KIND] [--triton [--record FOLDER]]
 //
 // FOLDER holds .pt2 files with inputs.safetensors beside them, the names of the tensors prefixed with "<program>/" or with nothing. Programs
 // that take the tile interpreter more than --steps operations, or call functions that it does not have, are left out; --left-out says why.
+// --target cpu: those that are made for CPUs, where kernels that update shared memory run their programs in order.
 // --triton: the kernels are also written as Triton source, read back by Neso's own front end and run again: the bytes must be the same.
-// --record writes for each program its source and what its launches get and give, for triton_source_test.py.
+// --record (of one program) writes the source to a folder, and what the first launch of each kernel gets and gives: triton_source.py.
 // Each program is a child process, --jobs of them at a time. Tolerance: 1e-4 relative to the largest element for f32 (sums in another
 // order), 2e-2 for reduced floats, exact for integers.
 #include <algorithm>
@@ -40,7 +41,7 @@ namespace fs = std::filesystem;
 namespace {
 
 struct Options {
-  std::string folder, only;
+  std::string folder, only, target = "cuda";
   int64_t processors = 4, steps = int64_t(1) << 22;
   size_t jobs = 2;
   bool leftOut = false, triton = false;
@@ -72,7 +73,7 @@ private:
       }
     }
     InterpOptions options;
-    options.maxSteps = steps_, options.detectRaces = true;
+    options.maxSteps = steps_, options.detectRaces = !k.serial;
     const std::array<int64_t, 3> grid = {value(k.grid[0]), value(k.grid[1]), value(k.grid[2])};
     return sources_ ? sources_->launch(function, args, grid, options) : interpretTile(function, args, grid, options);
   }
@@ -162,14 +163,15 @@ std::string check(const fs::path &file, const Options &options) {
   for (auto &[tensor, bytes] : originals) std::memcpy(tensor->data(), bytes.data(), bytes.size());
 
   schedule::ScheduleOptions rules;
-  const Target &target = findBackend("cuda")->usual();
+  const Target &target = findBackend(options.target)->usual();
   MachineSheet machine = target.sheet;
-  machine.processors = options.processors;
-  rules.split = schedule::SplitRule::manyProcessors(machine);
-  rules.packedBytes = machine.packedBytes, rules.packedBuffers = machine.packedBuffers;
-  if (options.processors < 16)
-    rules.split.longestSort = 64, rules.split.longScan = 16,
-    rules.split.scanTile = 16; // small rows take the way of long ones
+  if (target.caps.threadBlocks) machine.processors = options.processors;
+  if (target.caps.threadBlocks) {
+    rules.split = schedule::SplitRule::manyProcessors(machine);
+    rules.packedBytes = machine.packedBytes, rules.packedBuffers = machine.packedBuffers;
+    // Small rows take the way of long ones.
+    if (options.processors < 16) rules.split.longestSort = 64, rules.split.longScan = 16, rules.split.scanTile = 16;
+  }
   Result<plan::Plan> plan = schedule::schedule(std::move(*program), rules);
   if (!plan) return plan.error().str();
   std::unique_ptr<mlir::MLIRContext> context = makeTileContext();
@@ -181,10 +183,12 @@ std::string check(const fs::path &file, const Options &options) {
   std::optional<triton_source::TritonRoundTrip> sources;
   if (options.triton) {
     Result<triton_source::TritonRoundTrip> made = triton_source::TritonRoundTrip::make(*programs->module, tritonKernels(*plan));
-    if (made)
+    if (made) {
       sources.emplace(std::move(*made));
-    else if (!(made.error().diagnostics()[0].kind == diag::TritonNoForm))
+      if (!options.record.empty()) sources->recordTo(options.record);
+    } else if (!(made.error().diagnostics()[0].kind == diag::TritonNoForm)) {
       return made.error().str();
+    }
   }
   auto got = TileRunner(*plan, *programs->module, inputs, options.steps, sources ? &*sources : nullptr).run();
   if (!got) {
@@ -277,6 +281,10 @@ int main(int argc, char **argv) {
       options.steps = std::atoll(argv[++i]);
     else if (word == "--jobs" && i + 1 < argc)
       options.jobs = static_cast<size_t>(std::max(1, std::atoi(argv[++i])));
+    else if (word == "--target" && i + 1 < argc && findBackend(argv[i + 1]))
+      options.target = argv[++i];
+    else if (word == "--record" && i + 1 < argc)
+      options.record = argv[++i];
     else if (word == "--triton")
       options.triton = true;
     else if (word == "--left-out")

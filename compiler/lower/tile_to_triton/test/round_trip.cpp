@@ -1,6 +1,9 @@
 #include "lower/tile_to_triton/test/round_trip.h"
 
 #include <cstring>
+#include <fstream>
+
+#include <fmt/format.h>
 
 #include "frontend/triton/triton.h"
 #include "lower/tile_to_triton/source.h"
@@ -56,6 +59,38 @@ Result<TritonRoundTrip> TritonRoundTrip::make(mlir::ModuleOp module,
   return out;
 }
 
+void TritonRoundTrip::recordTo(const std::string &folder) {
+  folder_ = folder;
+  std::ofstream(folder + "/kernels.py") << source_;
+}
+
+void TritonRoundTrip::record(tt::FuncOp original, std::span<const InterpArg> args, std::array<int64_t, 3> grid,
+                             const std::vector<std::vector<uint8_t>> &before,
+                             const std::vector<std::vector<uint8_t>> &after) {
+  const std::string name = original.getName().str();
+  if (folder_.empty() || !recorded_.insert(name).second) return;
+  auto write = [&](const std::string &file, const std::vector<uint8_t> &bytes) {
+    std::ofstream(folder_ + "/" + file, std::ios::binary)
+        .write(reinterpret_cast<const char *>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  };
+  std::string line;
+  size_t at = 0;
+  for (const InterpArg &a : args) {
+    line += line.empty() ? "" : ", ";
+    if (a.kind == InterpArg::Pointer) {
+      const std::string file = fmt::format("{}.{}", name, at);
+      write(file + ".before", before[at]), write(file + ".after", after[at]);
+      line += "\"" + file + "\"";
+      ++at;
+    } else {
+      line += a.kind == InterpArg::Float ? fmt::format("{}", a.floatValue) : std::to_string(a.intValue);
+    }
+  }
+  std::ofstream(folder_ + "/launches.json", std::ios::app)
+      << fmt::format("{{\"kernel\": \"{}\", \"grid\": [{}, {}, {}], \"args\": [{}]}}\n", name, grid[0], grid[1],
+                     grid[2], line);
+}
+
 Status TritonRoundTrip::launch(tt::FuncOp original, std::span<const InterpArg> args, std::array<int64_t, 3> grid,
                                const InterpOptions &options) {
   using Memory = std::vector<std::vector<uint8_t>>;
@@ -95,6 +130,7 @@ Status TritonRoundTrip::launch(tt::FuncOp original, std::span<const InterpArg> a
                   "it computes other numbers:\n" + source_);
     ++at;
   }
+  record(original, args, grid, before, wanted);
   return Status::ok();
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,16 @@ public:
                 const InterpOptions &options);
 
   const std::string &source() const { return source_; }
+  /// From now on the first launch of each kernel is written to this folder, beside kernels.py: a line of launches.json,
+  /// and what its buffers hold before and after it.
+  void recordTo(const std::string &folder);
 
 private:
-  std::string source_;
+  void record(tt::FuncOp original, std::span<const InterpArg> args, std::array<int64_t, 3> grid,
+              const std::vector<std::vector<uint8_t>> &before, const std::vector<std::vector<uint8_t>> &after);
+
+  std::string source_, folder_;
+  std::set<std::string> recorded_;
   std::unique_ptr<mlir::MLIRContext> context_;
   std::vector<mlir::OwningOpRef<mlir::ModuleOp>> modules_;
   std::map<std::string, tt::FuncOp> functions_; // by the name of the original
