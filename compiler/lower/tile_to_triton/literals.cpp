@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "base/dtype.h"
+#include "llvm/Support/raw_ostream.h"
 #include "lower/tile_to_triton/source.h"
 
 namespace neso::triton_source {
@@ -17,19 +19,16 @@ struct Spelling {
 
 /// Of an element type; empty where Triton has none.
 Spelling spelling(Type t) {
-  if (t.isInteger(1)) return {"int1", "i1"};
-  for (unsigned bits : {8u, 16u, 32u, 64u})
-    if (t.isInteger(bits)) return {fmt::format("int{}", bits), fmt::format("i{}", bits)};
-  if (t.isF16()) return {"float16", "fp16"};
-  if (t.isBF16()) return {"bfloat16", "bf16"};
-  if (t.isF32()) return {"float32", "fp32"};
-  if (t.isF64()) return {"float64", "fp64"};
-  if (isa<Float8E4M3FNType>(t)) return {"float8e4nv", "fp8e4nv"};
-  if (isa<Float8E4M3FNUZType>(t)) return {"float8e4b8", "fp8e4b8"};
-  if (isa<Float8E4M3B11FNUZType>(t)) return {"float8e4b15", "fp8e4b15"};
-  if (isa<Float8E5M2Type>(t)) return {"float8e5", "fp8e5"};
-  if (isa<Float8E5M2FNUZType>(t)) return {"float8e5b16", "fp8e5b16"};
-  return {};
+  if (isa<Float8E4M3B11FNUZType>(t)) return {"float8e4b15", "fp8e4b15"}; // Triton's alone
+  std::string tile;
+  llvm::raw_string_ostream(tile) << t;
+  const std::optional<DType> type = dtypeNamed(tile, tileName);
+  if (!type) return {};
+  if (t.isInteger()) return {"int" + tile.substr(1), tile};
+  const std::string signature(tritonName(*type));
+  if (signature.empty()) return {};
+  // "fp32" and "float32", "bf16" and "bfloat16".
+  return {signature[0] == 'b' ? "bfloat" + signature.substr(2) : "float" + signature.substr(2), signature};
 }
 
 /// Words that a variable may not be called: Python's, the modules, and functions that the source calls.
