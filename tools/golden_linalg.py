@@ -107,5 +107,30 @@ def exponentials():
     ]
 
 
+def eigen_complex(a, limit=1e-4):
+    """The same, but for what holds of real values of real matrices."""
+    return eigen(a, limit)[:-1]
+
+
+def complex_eigenvalues():
+    wide = lambda limit=1e-12: lambda re, im: eigen_complex(torch.complex(re, im), limit)
+    exact = dict(exact=False)
+    jordan = (torch.diag(torch.full((12,), 2.0)) + torch.diag(torch.ones(11), 1)).to(torch.complex64)
+    spiral = torch.diag(torch.polar(torch.arange(1.0, 7.0), torch.arange(6.0)))
+    return [
+        c("general", eigen_complex, "c64 3x5x5"), c("general_c128", wide(), "f64 7x7", "f64 7x7"), c("batches", eigen_complex, "c64 2x3x4x4"), c("large", wide(1e-11), "f64 20x20", "f64 20x20"),
+        c("one_row", eigen_complex, "c64 3x1x1"), c("two_rows", wide(), "f64 20x2x2", "f64 20x2x2"), c("three_rows", wide(), "f64 20x3x3", "f64 20x3x3"),
+        c("hermitian", lambda x: L.eigvals(x @ x.mH).real.sort(-1).values, "c64 6x6"), c("real_parts", eigen_complex, torch.randn(5, 5, generator=torch.Generator().manual_seed(4)).to(torch.complex64), **exact),
+        c("unitary", eigen_complex, L.qr(torch.randn(5, 5, dtype=torch.complex64, generator=torch.Generator().manual_seed(6)))[0], **exact),
+        c("cycle", eigen_complex, (torch.eye(8).roll(1, 0) * 1j), **exact), c("diagonal", eigen_complex, spiral, **exact), c("triangular", lambda a: eigen_complex(a.triu()), "c64 6x6", **exact),
+        c("zeros", lambda a: (L.eigvals(a), residual(a, *L.eig(a)) == 0, L.eig(a)[1].abs().sum(-2)), torch.zeros(2, 4, 4, dtype=torch.complex64), **exact),
+        c("jordan", lambda a: (residual(a, *L.eig(a)) < 1e-3, L.eig(a)[1].abs().square().sum(-2), (L.eigvals(a) - 2).abs() < 0.3), jordan, **exact),
+        c("mixed_batch", eigen_complex, torch.stack([spiral, spiral.roll(1, 0), torch.eye(6).roll(1, 0) + 0j, torch.randn(6, 6, dtype=torch.complex64, generator=torch.Generator().manual_seed(5))]), **exact),
+        c("huge", lambda a: eigen_complex(a * 1e30), "c64 5x5", **exact), c("tiny", lambda re, im: residual(torch.complex(re, im) * 1e-290, *L.eig(torch.complex(re, im) * 1e-290)) < 1e-10, "f64 5x5", "f64 5x5", **exact),
+        c("no_rows", lambda a: L.eig(a), "c64 2x0x0"), c("transposed", lambda a: as_set(L.eigvals(a.mT)), "c64 2x4x4"), c("conjugated", lambda a: as_set(L.eigvals(a.conj())), "c64 2x4x4"),
+        Case("batch_of_any_size", eigen_complex, lambda: (torch.randn(3, 4, 4, dtype=torch.complex64),), dynamic=({0: Dim("batch", min=1, max=64)},), more=[lambda: (torch.randn(9, 4, 4, dtype=torch.complex64),), lambda: (torch.randn(1, 4, 4, dtype=torch.complex64),)]),
+    ]
+
+
 def groups():
-    return {f.__name__: f() for f in (general_eigenvalues, block_factors, data_splits, exponentials)}
+    return {f.__name__: f() for f in (general_eigenvalues, complex_eigenvalues, block_factors, data_splits, exponentials)}

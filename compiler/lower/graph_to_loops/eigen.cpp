@@ -1,4 +1,4 @@
-// Eigenvalues and vectors of general real matrices.
+// Eigenvalues and vectors of general real matrices, and the operators of all (eigen_complex.cpp has the complex ones).
 //
 // Reflections make a matrix zero below its subdiagonal, and Francis' double shifts make the subdiagonal zero too (Golub and Van Loan,
 // Matrix Computations, 7.4 and 7.5). What stays is T with A = Z T Z^T: on its diagonal stand real eigenvalues, and blocks of two rows for pairs of
@@ -8,41 +8,11 @@
 // splits eigenvalues off. T and Z are one matrix [..., 2n, n], Z below T: what turns the columns of one turns those of the other.
 #include <cmath>
 
-#include "lower/graph_to_loops/linalg.h"
-#include "lower/graph_to_loops/turns.h"
+#include "lower/graph_to_loops/eigen.h"
 
 namespace neso::lower {
 
 namespace {
-
-constexpr double kEpsilon = 0x1p-52;
-/// After so many shifts without an eigenvalue the next one is another (LAPACK's dlahqr), which no matrix withstands twice.
-constexpr int kTriesBetweenOtherShifts = 10, kShiftsPerValue = 30;
-/// What back substitution lets an element of a vector grow to before it divides the vector.
-constexpr double kLarge = 1e60;
-
-/// A number as a row or column, where one out of range is of no account.
-Expr within(BodyBuilder &b, Val v, int64_t n) {
-  return b.indirect(vmin(vmax(v, num(v, 0)), num(v, static_cast<double>(n - 1))), n, false, false);
-}
-
-Tensor integers(Lowering &ctx, const Sizes &sizes, int64_t value) { return carry(fullInt(ctx, sizes, DType::I64, value)); }
-
-struct Complex {
-  Val re, im;
-};
-Complex operator-(Complex a, Complex b) { return {a.re - b.re, a.im - b.im}; }
-Complex operator*(Complex a, Complex b) { return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }
-Complex operator*(Complex a, Val b) { return {a.re * b, a.im * b}; }
-Complex operator/(Complex a, Complex b) {
-  const Val size = b.re * b.re + b.im * b.im;
-  return {(a.re * b.re + a.im * b.im) / size, (a.im * b.re - a.re * b.im) / size};
-}
-Complex where(Val c, Complex a, Complex b) { return {where(c, a.re, b.re), where(c, a.im, b.im)}; }
-Val sizeOf(Complex a) { return un(OpKind::Abs, a.re) + un(OpKind::Abs, a.im); }
-Complex real(Val v) { return {v, num(v, 0)}; }
-/// What is divided by must not vanish: a matrix that differs in its last bits has a number there.
-Complex pivot(Complex a) { return where(sizeOf(a) < kEpsilon, real(num(a.re, kEpsilon)), a); }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // A = Z T Z^T
@@ -270,10 +240,6 @@ Eigenvalues valuesOf(const Tensor &w, int64_t n) {
   return out;
 }
 
-struct Parts {
-  Tensor re, im;
-};
-
 /// Rows j and, where it ends a block, j - 1 of the vectors of T, as (re, im) of x and y: of (T - value) x = m, in which the rows below j are gone.
 std::array<Complex, 2> solvedRow(BodyBuilder &b, const Tensor &w, const Eigenvalues &values, const Parts &m, const Index &i, Expr j, Expr k, int64_t n) {
   const Index at = extended(i, k);
@@ -327,8 +293,74 @@ Parts vectorsOf(const Tensor &w, const Eigenvalues &values, int64_t n) {
   return m;
 }
 
-/// Columns of length 1. A complex one is turned until its largest element is real, as LAPACK has it.
-Parts normalised(const Parts &v, const Tensor &imaginary) {
+/// Of the matrix divided by its largest element: no square overflows or vanishes.
+struct Scaled {
+  Tensor largest; // [...]
+  Val factor(BodyBuilder &b, const Index &batch) const {
+    const Val m = largest.at(b, batch);
+    return where(eq(m, 0.0), num(m, 1), m);
+  }
+  Tensor divided(const Tensor &a) const {
+    return Tensor::lazy(a.ctx(), DType::F64, a.sizes(), [*this, a](BodyBuilder &b, const Index &i) { return b.cast(a.at(b, i), DType::F64) / factor(b, {i.begin(), i.end() - 2}); });
+  }
+  Tensor multiplied(const Tensor &values) const {
+    return Tensor::lazy(values.ctx(), DType::F64, values.sizes(), [*this, values](BodyBuilder &b, const Index &i) { return values.at(b, i) * factor(b, {i.begin(), i.end() - 1}); });
+  }
+};
+
+/// The same for real matrices: pairs of conjugate values come out of blocks of two rows.
+ComplexEigen realEigen(const Tensor &a, bool vectors, const std::string &line) {
+  Lowering &ctx = a.ctx();
+  const int64_t n = rowsOf(a);
+  const Sizes all = extended(extended(batchOf(a), vectors ? 2 * n : n), n);
+  const Tensor w = carry(Tensor::lazy(ctx, DType::F64, all, [=](BodyBuilder &b, const Index &at) {
+    const Index i(at.begin(), at.end() - 2);
+    const Expr r = at[at.size() - 2], c = at.back();
+    return b.masked(
+        b.compare(OpKind::Lt, r, n), [&] { return elementOf(b, a, i, min(r, n - 1), c); }, b.cast(b.compare(OpKind::Eq, r - n, c), DType::F64));
+  }));
+  Schur schur(w, n);
+  if (n > 2) schur.toHessenberg();
+  if (n > 1) schur.toTriangle(line);
+  const Eigenvalues values = valuesOf(w, n);
+  ComplexEigen out{{values.re, values.im}, {}};
+  if (!vectors) return out;
+  const Parts of = vectorsOf(w, values, n);
+  const Tensor z = slice(w, -2, n, n);
+  out.vectors = {matmul(z, of.re).realize(), matmul(z, of.im).realize()};
+  return out;
+}
+
+Tensors eigOp(OpCall &o) {
+  const Tensor a = o.t(o.has("input") ? "input" : "self");
+  const Tensor re = a.isComplex() ? a.real() : a;
+  if (std::string why = matrixFault(re); !why.empty()) return o.fail(why);
+  const int64_t n = rowsOf(re);
+  const bool vectors = o.outCount() > 1;
+  const DType t = o.out().dtype;
+  auto asComplex = [t](const Tensor &x, const Tensor &y) { return Tensor::complex(cast(x, toReal(t)), cast(y, toReal(t)), t); };
+  if (n == 0) {
+    Tensors empty;
+    for (size_t k = 0; k < o.outCount(); ++k) empty.push_back(asComplex(full(o.ctx, o.out(k).sizes, DType::F64, 0), full(o.ctx, o.out(k).sizes, DType::F64, 0)));
+    return empty;
+  }
+  auto sizes = [](const Tensor &x) { return map(cast(x, DType::F64), [](Val v) { return un(OpKind::Abs, v); }); };
+  const Scaled scaled{amax(a.isComplex() ? binary(OpKind::Max, sizes(re), sizes(a.imag())) : sizes(a), {-2, -1}, false).realize()};
+  const Tensor infinite = reduceDims(loops::ReduceKind::Any, logicalNot(binary(OpKind::Lt, scaled.largest, scalarFloat(o.ctx, HUGE_VAL))), {}, false, DType::Bool);
+  o.ctx.require(eq(o.ctx.read(infinite), 0), "a matrix whose eigenvalues are asked for has elements that are infinite or no numbers" + o.ctx.where());
+  const Tensor x = scaled.divided(source(re));
+  const ComplexEigen found = a.isComplex() ? complexEigen({x, scaled.divided(source(a.imag()))}, vectors, o.ctx.where()) : realEigen(x, vectors, o.ctx.where());
+  Tensors out{asComplex(scaled.multiplied(found.values.re), scaled.multiplied(found.values.im))};
+  if (!vectors) return out;
+  // Those of real values of real matrices are real.
+  const Parts v = normalised(found.vectors, a.isComplex() ? full(o.ctx, found.values.im.sizes(), DType::F64, 1) : found.values.im);
+  out.push_back(asComplex(v.re, v.im));
+  return out;
+}
+
+} // namespace
+
+Parts normalised(const Parts &v, const Tensor &complex) {
   const Tensor squares = add(mul(v.re, v.re), mul(v.im, v.im)).realize();
   const Tensor length = unary(sum(squares, {-2}, false, DType::F64), OpKind::Sqrt).realize();
   const Tensor largest = argExtreme(true, squares, -2, false).realize();
@@ -340,59 +372,12 @@ Parts normalised(const Parts &v, const Tensor &imaginary) {
       const Complex x{v.re.at(b, at), v.im.at(b, at)}, big{elementOf(b, v.re, i, r, at.back()), elementOf(b, v.im, i, r, at.back())};
       const Val size = un(OpKind::Sqrt, big.re * big.re + big.im * big.im), whole = length.at(b, column);
       const Complex turned = x * Complex{big.re / size, -big.im / size};
-      const Complex out = where(eq(imaginary.at(b, column), 0.0), x, turned);
+      const Complex out = where(eq(complex.at(b, column), 0.0), x, turned);
       return (re ? out.re : out.im) / whole;
     });
   };
   return {make(true), make(false)};
 }
-
-Tensors eigOp(OpCall &o) {
-  const Tensor a = o.t(o.has("input") ? "input" : "self");
-  if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
-  const int64_t n = rowsOf(a);
-  const bool vectors = o.outCount() > 1;
-  const DType t = o.out().dtype;
-  auto asComplex = [t](const Tensor &re, const Tensor &im) { return Tensor::complex(cast(re, toReal(t)), cast(im, toReal(t)), t); };
-  if (n == 0) {
-    Tensors empty;
-    for (size_t k = 0; k < o.outCount(); ++k) empty.push_back(asComplex(full(o.ctx, o.out(k).sizes, DType::F64, 0), full(o.ctx, o.out(k).sizes, DType::F64, 0)));
-    return empty;
-  }
-  const Tensor magnitude = amax(map(cast(a, DType::F64), [](Val v) { return un(OpKind::Abs, v); }), {-2, -1}, false).realize();
-  const Tensor x = source(a);
-  const Tensor infinite = reduceDims(loops::ReduceKind::Any, logicalNot(binary(OpKind::Lt, magnitude, scalarFloat(o.ctx, HUGE_VAL))), {}, false, DType::Bool);
-  o.ctx.require(eq(o.ctx.read(infinite), 0), "a matrix whose eigenvalues are asked for has elements that are infinite or no numbers" + o.ctx.where());
-  // Of the matrix divided by its largest element: no square overflows or vanishes.
-  auto factor = [magnitude](BodyBuilder &b, const Index &batch) {
-    const Val m = magnitude.at(b, batch);
-    return where(eq(m, 0.0), num(m, 1), m);
-  };
-  const Sizes all = extended(extended(batchOf(a), vectors ? 2 * n : n), n);
-  const Tensor w = carry(Tensor::lazy(o.ctx, DType::F64, all, [=](BodyBuilder &b, const Index &at) {
-    const Index i(at.begin(), at.end() - 2);
-    const Expr r = at[at.size() - 2], c = at.back();
-    return b.masked(
-        b.compare(OpKind::Lt, r, n), [&] { return b.cast(elementOf(b, x, i, min(r, n - 1), c), DType::F64) / factor(b, i); },
-        b.cast(b.compare(OpKind::Eq, r - n, c), DType::F64));
-  }));
-  Schur schur(w, n);
-  if (n > 2) schur.toHessenberg();
-  if (n > 1) schur.toTriangle(o.ctx.where());
-  const Eigenvalues values = valuesOf(w, n);
-  auto scaled = [&](const Tensor &part) {
-    return Tensor::lazy(o.ctx, DType::F64, part.sizes(), [=](BodyBuilder &b, const Index &i) { return part.at(b, i) * factor(b, Index(i.begin(), i.end() - 1)); });
-  };
-  Tensors out{asComplex(scaled(values.re), scaled(values.im))};
-  if (!vectors) return out;
-  const Parts of = vectorsOf(w, values, n);
-  const Tensor z = slice(w, -2, n, n);
-  const Parts v = normalised({matmul(z, of.re).realize(), matmul(z, of.im).realize()}, values.im);
-  out.push_back(asComplex(v.re, v.im));
-  return out;
-}
-
-} // namespace
 
 void addEigen(OpTable &t) { t.add("linalg_eig.default linalg_eigvals.default _linalg_eigvals.default", eigOp); }
 

@@ -1,0 +1,54 @@
+// What eigenvalues of real matrices (eigen.cpp) and of complex ones (eigen_complex.cpp) share. All is computed in float64.
+#pragma once
+#include "lower/graph_to_loops/linalg.h"
+#include "lower/graph_to_loops/turns.h"
+
+namespace neso::lower {
+
+constexpr double kEpsilon = 0x1p-52;
+/// After so many shifts without an eigenvalue the next one is another (LAPACK's dlahqr), which no matrix withstands twice.
+constexpr int kTriesBetweenOtherShifts = 10, kShiftsPerValue = 30;
+/// What back substitution lets an element of a vector grow to before it divides the vector.
+constexpr double kLarge = 1e60;
+
+/// A number as a row or column, where one out of range is of no account.
+inline Expr within(BodyBuilder &b, Val v, int64_t n) {
+  return b.indirect(vmin(vmax(v, num(v, 0)), num(v, static_cast<double>(n - 1))), n, false, false);
+}
+
+/// Memory full of one number.
+inline Tensor integers(Lowering &ctx, const Sizes &sizes, int64_t value) { return carry(fullInt(ctx, sizes, DType::I64, value)); }
+
+struct Complex {
+  Val re, im;
+};
+inline Complex operator+(Complex a, Complex b) { return {a.re + b.re, a.im + b.im}; }
+inline Complex operator-(Complex a, Complex b) { return {a.re - b.re, a.im - b.im}; }
+inline Complex operator*(Complex a, Complex b) { return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }
+inline Complex operator*(Complex a, Val b) { return {a.re * b, a.im * b}; }
+inline Complex operator/(Complex a, Complex b) {
+  const Val size = b.re * b.re + b.im * b.im;
+  return {(a.re * b.re + a.im * b.im) / size, (a.im * b.re - a.re * b.im) / size};
+}
+inline Complex where(Val c, Complex a, Complex b) { return {where(c, a.re, b.re), where(c, a.im, b.im)}; }
+inline Val sizeOf(Complex a) { return un(OpKind::Abs, a.re) + un(OpKind::Abs, a.im); }
+inline Complex real(Val v) { return {v, num(v, 0)}; }
+/// What is divided by must not vanish: a matrix that differs in its last bits has a number there.
+inline Complex pivot(Complex a) { return where(sizeOf(a) < kEpsilon, real(num(a.re, kEpsilon)), a); }
+
+/// A complex matrix.
+struct Parts {
+  Tensor re, im;
+};
+inline Complex elementOf(BodyBuilder &b, const Parts &a, const Index &batch, Expr r, Expr c) { return {elementOf(b, a.re, batch, r, c), elementOf(b, a.im, batch, r, c)}; }
+
+/// Columns of length 1. One for which `complex` [..., n] is not 0 is turned until its largest element is real, as LAPACK has it.
+Parts normalised(const Parts &v, const Tensor &complex);
+
+/// A = Z T Z^H for complex matrices whose largest element is about 1: their eigenvalues and, if asked for, vectors as columns of any length.
+struct ComplexEigen {
+  Parts values, vectors;
+};
+ComplexEigen complexEigen(const Parts &a, bool vectors, const std::string &line);
+
+} // namespace neso::lower
