@@ -140,7 +140,7 @@ class Bench:
             program.bind(inputs, outputs)
             program.run_async()
             torch.cuda.synchronize()
-            wrong = "" if name == "dropout" else next((e for e in (self.close(o, w, 1e-4) for o, w in zip(outputs, want)) if e), "")
+            wrong = "" if name == "dropout" else next((e for e in (self.close(o, w, programs.tolerance_of(name)) for o, w in zip(outputs, want)) if e), "")
             peer = None
             if self.options.peers == "all":
                 torch._dynamo.reset()
