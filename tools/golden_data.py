@@ -1,4 +1,6 @@
 """What the data decides: numbers and sizes (items, masks), branches and loops; each at several contents, none and all among them."""
+import math
+
 import torch
 
 from golden_ops import Case, c
@@ -459,5 +461,93 @@ def grouped_products():
     ]
 
 
+DRAWS = 16384
+# Dvoretzky, Kiefer and Wolfowitz, Massart: the shares of n draws are nowhere further than e from the probabilities but with a probability of 2 exp(-2 n e^2), here 1e-9.
+FURTHEST = (math.log(2e9) / (2 * DRAWS)) ** 0.5
+
+
+def shares(draws, at, wanted):
+    """For each column of draws [n, m], whether the shares of those up to the points `at` [m, k] are the probabilities `wanted` [m, k]."""
+    found = (draws.double()[:, :, None] <= at).double().mean(0)
+    return (found - wanted).abs() < FURTHEST
+
+
+def counts(draws):
+    return (draws == draws.floor()).all(), draws.min() >= 0
+
+
+def rows_of(*parameters):
+    return [p.expand(DRAWS, -1) for p in parameters]
+
+
+def drawn_poisson(rate, at, wanted):
+    x = torch.poisson(*rows_of(rate))
+    return shares(x, at, wanted), *counts(x), (x[:-1] != x[1:]).any(0)
+
+
+def drawn_binomial(count, chance, at, wanted):
+    x = torch.binomial(*rows_of(count, chance))
+    return shares(x, at, wanted), *counts(x), (x <= count).all()
+
+
+def drawn_gamma(shape, at, wanted):
+    x = torch._standard_gamma(*rows_of(shape))
+    return shares(x, at, wanted), (x > 0).all()
+
+
+def drawn_dirichlet(shape, at, wanted):
+    x = torch._sample_dirichlet(*rows_of(shape))
+    return shares(x, at, wanted), (x.sum(-1) - 1).abs().max() < 1e-5, (x > 0).all()
+
+
+def drawn_in_branch(rate, at, wanted, flag):
+    x = torch.cond(flag > 0, lambda r: torch.poisson(r), lambda r: r * 0, (rate.expand(DRAWS, -1),))
+    return shares(x, at, wanted) == (flag > 0), torch.poisson(rate) >= 0
+
+
+def drawn_edges(shape, count):
+    zero, one = torch.zeros_like(count), torch.ones_like(count)
+    return (torch.poisson(zero), torch.binomial(count, zero), torch.binomial(count, one), torch.binomial(zero, one / 2), torch.binomial(count, one * float("nan")),
+            torch._standard_gamma(zero), torch._standard_gamma(shape).dtype == shape.dtype, torch.poisson(shape.half()).isfinite(), torch._sample_dirichlet(shape[:, None]),
+            torch.poisson(shape[:0]), torch.distributions.Beta(shape, shape).sample().le(1))
+
+
+def points(least, most, count=24):
+    return torch.stack([torch.linspace(a, b, count, dtype=torch.float64) for a, b in zip(least, most)])
+
+
+def sampling():
+    s = torch.special
+    rates = torch.tensor([0.3, 4.0, 9.99, 10.0, 31.0, 1e3, 1e6])
+    up_to = points((rates - 4 * rates.sqrt()).clamp(min=0).tolist(), (rates + 4 * rates.sqrt()).tolist()).floor()
+    poisson = s.gammaincc(up_to + 1, rates.double()[:, None])
+    shapes = torch.tensor([0.05, 0.5, 0.99, 1.0, 2.5, 40.0, 1e4])
+    at = points([0] * 7, (shapes + 4 * shapes.sqrt()).tolist())
+    trials, chances = torch.tensor([1, 12, 50, 50, 1000, 1000, 1e5]), torch.tensor([0.3, 0.5, 0.05, 0.9, 0.5, 0.999, 0.02])
+    spread = (trials * chances * (1 - chances)).sqrt() * 4
+    middle = trials * chances
+    below = points((middle - spread).clamp(min=0).tolist(), torch.minimum(middle + spread, trials).tolist()).floor()
+    k, n, p = torch.arange(100001, dtype=torch.float64), trials.double()[:, None], chances.double()[:, None]
+    each = torch.where(k <= n, ((n + 1).lgamma() - (k + 1).lgamma() - (n - k).clamp(min=0).add(1).lgamma() + k * p.log() + (n - k) * (1 - p).log()).exp(), 0)
+    binomial = each.cumsum(-1).gather(-1, below.long())
+    # Beta(a, rest) by the trapezoid rule, in a variable that takes its ends away.
+    of = torch.tensor([0.5, 1.0, 4.0, 20.0])
+    t = torch.linspace(0, 1, 20001, dtype=torch.float64)
+    x = t ** 4 / (t ** 4 + (1 - t) ** 4)
+    a, rest = of.double()[:, None], (of.sum() - of).double()[:, None]
+    slope = 4 * (t * (1 - t)) ** 3 / (t ** 4 + (1 - t) ** 4) ** 2
+    density = x.clamp(min=1e-300) ** (a - 1) * (1 - x).clamp(min=1e-300) ** (rest - 1) * slope
+    dirichlet = torch.cumulative_trapezoid(density, t) / torch.trapezoid(density, t)[:, None]
+    places = torch.arange(500, 20000, 900)
+    once = dict(exact=False)
+    return [
+        c("poisson", drawn_poisson, rates, up_to, poisson, **once), c("gamma", drawn_gamma, shapes, at, s.gammainc(shapes.double()[:, None], at), **once),
+        c("gamma_f64", drawn_gamma, shapes.double(), at, s.gammainc(shapes.double()[:, None], at), **once), c("binomial", drawn_binomial, trials, chances, below, binomial, **once),
+        c("dirichlet", drawn_dirichlet, of, x[places + 1].expand(4, -1).contiguous(), dirichlet[:, places], **once),
+        c("in_branch", drawn_in_branch, rates[:4], up_to[:4], poisson[:4], torch.tensor(1), more=[(rates[:4], up_to[:4], poisson[:4], torch.tensor(0))], **once),
+        c("edges", drawn_edges, torch.tensor([0.5, 3.0, 20.0]), torch.tensor([0.0, 3.0, 1e4]), **once),
+    ]
+
+
 def groups():
-    return {"grouped_products": grouped_products(), "wide_bounds": wide_bounds(), "late_sorts": late_sorts(), "data_sizes": data_sizes(), "regions": regions()}
+    return {"sampling": sampling(), "grouped_products": grouped_products(), "wide_bounds": wide_bounds(), "late_sorts": late_sorts(), "data_sizes": data_sizes(), "regions": regions()}

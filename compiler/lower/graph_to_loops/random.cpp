@@ -3,23 +3,15 @@
 //
 // Every element of every random operator has words of its own; the run ends by writing the counter that follows back to
 // the buffer, so that the next run draws other numbers. The streams are not PyTorch's: equal in distribution, not in
-// value.
+// value. sampling.cpp has the distributions that are drawn by trial.
 #include <cmath>
 #include <numbers>
 
-#include "lower/graph_to_loops/op_call.h"
+#include "lower/graph_to_loops/random.h"
 
 namespace neso::lower {
 
-/// The place of one element in a stream: which word of which call of Philox is its own.
-struct Draw {
-  Val seed, counter, word;
-};
-
-/// Elementwise over `sizes`; `calls` elements share a call. Neighbours do, so that a thread or vector that computes
-/// several of them calls once.
-static Tensor draw(OpCall &o, const Sizes &sizes, DType t, int64_t calls,
-                   const std::function<Val(BodyBuilder &, const Draw &, const Index &)> &fn) {
+Tensor draw(OpCall &o, const Sizes &sizes, DType t, int64_t calls, const std::function<Val(BodyBuilder &, const Draw &, const Index &)> &fn) {
   Tensor rng = o.ctx.rng(), ofRegions = o.ctx.countersOfRegions();
   Expr base = o.ctx.takeCounters(ceilDiv(product(sizes), calls));
   Sizes strides = denseStrides(sizes);
@@ -34,9 +26,6 @@ static Tensor draw(OpCall &o, const Sizes &sizes, DType t, int64_t calls,
   r.realize();
   return r;
 }
-
-/// Elements of a call: it gives four words, of which a normal number takes two.
-constexpr int64_t kWords = 4, kNormals = 2;
 
 static Val uniformOf(BodyBuilder &b, const Draw &d) { return b.random(OpKind::RandUniform, d.seed, d.counter, d.word); }
 
