@@ -38,6 +38,12 @@ try:
     schemas += [s for s in torch._C._jit_get_all_schemas() if re.match(r"torchao::(\w+_affine|choose_scale)", s.name)]
 except ImportError as e:
     print(f"without torchao: {e}", file=sys.stderr)
+# Mixtures of experts call it; the rest of what that library registers is for training.
+try:
+    import transformers.integrations.moe  # noqa: F401
+    schemas += [s for s in torch._C._jit_get_all_schemas() if s.name == "transformers::grouped_mm_fallback"]
+except ImportError as e:
+    print(f"without transformers: {e}", file=sys.stderr)
 for schema in schemas:
     namespace, _, name = schema.name.partition("::")
     overload = schema.overload_name or "default"

@@ -431,6 +431,24 @@ def mixture(x, gate, up, down):
     return torch.empty_like(y).index_copy(0, order, y), ends
 
 
+def grouped_by_transformers():
+    """The operator that the library transformers registers for its mixtures of experts (transformers.integrations.moe), by what it says of it:
+    rows of a group are multiplied by its matrix, rows of none are zero."""
+    @torch.library.custom_op("transformers::grouped_mm_fallback", mutates_args=())
+    def fallback(input: torch.Tensor, weight: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
+        out = torch.zeros(input.shape[0], weight.shape[2], dtype=input.dtype)
+        begin = 0
+        for group, end in enumerate(offs.tolist()):
+            out[begin:end] = input[begin:end] @ weight[group]
+            begin = end
+        return out
+
+    fallback.register_fake(lambda input, weight, offs: input.new_empty(input.shape[0], weight.shape[2]))
+    some, most = (lambda n, *at: (lambda: (torch.randn(n, 32), torch.randn(4, 32, 24), torch.tensor(at, dtype=torch.int32)))), {0: Dim("rows", min=2, max=64)}
+    return [c("static", fallback, "f32 40x32", "f32 4x32x24", torch.tensor([2, 7, 7, 33])), c("static_bf16", fallback, "bf16 16x32", "bf16 4x32x24", torch.tensor([2, 7, 7, 16])),
+            Case("dynamic", fallback, some(16, 2, 7, 7, 16), dynamic=(most, None, None), more=[some(5, 1, 1, 3, 4), some(40, 1, 30, 31, 40)])]
+
+
 def scaled_groups(a, b, scale_a, scale_b, offs=None):
     a, b = a.to(torch.float8_e4m3fn), b.mT.contiguous().to(torch.float8_e4m3fn).mT
     return torch._scaled_grouped_mm(a, b, scale_a, scale_b, offs=offs, out_dtype=torch.bfloat16)
@@ -550,4 +568,4 @@ def sampling():
 
 
 def groups():
-    return {"sampling": sampling(), "grouped_products": grouped_products(), "wide_bounds": wide_bounds(), "late_sorts": late_sorts(), "data_sizes": data_sizes(), "regions": regions()}
+    return {"sampling": sampling(), "grouped_products": grouped_products(), "grouped_by_transformers": grouped_by_transformers(), "wide_bounds": wide_bounds(), "late_sorts": late_sorts(), "data_sizes": data_sizes(), "regions": regions()}

@@ -156,7 +156,7 @@ Tensors scaled(OpCall &o) {
 
 void addGrouped(OpTable &t) {
   t.add("_grouped_mm.default", plain);
-  t.add("custom::transformers.grouped_mm_fallback.default", ofTransformers);
+  t.add("torch::transformers.grouped_mm_fallback.default", ofTransformers);
   t.add("_scaled_grouped_mm.default", scaled);
 }
 
