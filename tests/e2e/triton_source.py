@@ -215,15 +215,13 @@ def difference(kind, want, got):
 
 def run_launch(folder, launch, kernels):
     row = kernels.KERNELS[launch["kernel"]]
-    args, buffers = [], []
+    args, buffers = [], {}
     for kind, arg in zip(row["signature"].values(), launch["args"]):
-        if kind.startswith("*"):
-            args.append(tensor(f"{folder}/{arg}.before", kind[1:]))
-            buffers.append((kind[1:], args[-1], tensor(f"{folder}/{arg}.after", kind[1:])))
-        else:
-            args.append(arg)
+        if kind.startswith("*") and arg not in buffers:
+            buffers[arg] = (kind[1:], tensor(f"{folder}/{arg}.before", kind[1:]), tensor(f"{folder}/{arg}.after", kind[1:]))
+        args.append(buffers[arg][1].view(TYPES[kind[1:]]) if kind.startswith("*") else arg)
     getattr(kernels, launch["kernel"])[tuple(launch["grid"])](*args)
-    return next((d for d in (difference(kind, want, got) for kind, got, want in buffers) if d), "")
+    return next((d for d in (difference(kind, want, got) for kind, got, want in buffers.values()) if d), "")
 
 
 def check_run(options):

@@ -74,11 +74,13 @@ void TritonRoundTrip::record(tt::FuncOp original, std::span<const InterpArg> arg
         .write(reinterpret_cast<const char *>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   };
   std::string line;
+  // Buffers that share memory are one.
+  std::map<const void *, std::string> files;
   size_t at = 0;
   for (const InterpArg &a : args) {
     line += line.empty() ? "" : ", ";
     if (a.kind == InterpArg::Pointer) {
-      const std::string file = fmt::format("{}.{}", name, at);
+      const std::string file = files.try_emplace(a.data, fmt::format("{}.{}", name, at)).first->second;
       write(file + ".before", before[at]), write(file + ".after", after[at]);
       line += "\"" + file + "\"";
       ++at;
