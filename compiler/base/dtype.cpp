@@ -135,6 +135,8 @@ double leastOf(DType t) {
   return isSignedInt(t) ? -std::ldexp(1.0, row(t).bits - 1) : 0;
 }
 
+double leastNormalOf(DType t) { return std::ldexp(1.0, floatFormat(t).leastExponent); }
+
 std::string_view name(DType t) { return row(t).name; }
 std::string_view safetensorsName(DType t) { return row(t).safetensors; }
 std::string_view numpyName(DType t) { return row(t).numpy; }

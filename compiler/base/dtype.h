@@ -37,6 +37,8 @@ DType computeType(DType t);
 /// The least and the greatest value, as exactly as a double has it: of a float the finite ones; [0, 1] for Bool. Not of complex types.
 double leastOf(DType t);
 double greatestOf(DType t);
+/// The least positive number that keeps all its bits, of a float (torch.finfo(t).tiny).
+double leastNormalOf(DType t);
 
 /// Short name as used in printed IR: "f32", "bf16", "i64", "u8", "bool", "c64", "f8e4m3fn".
 std::string_view name(DType t);

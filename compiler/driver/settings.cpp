@@ -2,6 +2,7 @@
 
 #include "base/diagnostics/backend.h"
 #include "base/diagnostics/cli.h"
+#include "base/words.h"
 
 namespace neso {
 namespace {
@@ -14,21 +15,9 @@ constexpr std::pair<std::string_view, TileTarget::Library> kLibrary[] = {
     {"auto", TileTarget::Library::Auto}, {"always", TileTarget::Library::Always}, {"never", TileTarget::Library::Never}};
 constexpr std::pair<std::string_view, BoxForms> kBoxForms[] = {{"auto", BoxForms::Faster}, {"always", BoxForms::All}, {"never", BoxForms::None}};
 
-/// "a, b or c".
-template <typename Rows> std::string choice(const Rows &rows) {
-  std::string out;
-  for (const auto &row : rows) out += (&row == std::begin(rows) ? "" : &row + 1 == std::end(rows) ? " or " : ", ") + std::string(row.first);
-  return out;
-}
-template <typename Rows> auto named(const Rows &rows, std::string_view word) -> std::optional<decltype(rows[0].second)> {
-  for (const auto &row : rows)
-    if (row.first == word) return row.second;
-  return std::nullopt;
-}
-
 std::string known() {
   return "assembler=PATH or none, f32-products=" + choice(kF32Products) + ", library=" + choice(kLibrary) +
-         ", fuse-user-kernels=on or off, pack=on or off, boxes=" + choice(kBoxForms) + ", int4-packing=default, avx2 or avx512";
+         ", fuse-user-kernels=on or off, pack=on or off, boxes=" + choice(kBoxForms) + ", int4-packing=" + choice(graph::kInt4Packings);
 }
 
 /// Kinds of targets whose programs are run by blocks of threads: most options are about those.
@@ -58,8 +47,9 @@ Result<Settings> parseSettings(const std::vector<std::pair<std::string, std::str
       good = value == "on" || value == "off", ofBlocks = false;
       out.fuseUserKernels = value == "on";
     } else if (key == "int4-packing") {
-      out.int4Packing = graph::int4PackingNamed(value);
-      good = out.int4Packing != graph::Int4Packing::Unknown, ofBlocks = false;
+      const std::optional<graph::Int4Packing> packing = named(graph::kInt4Packings, value);
+      good = packing.has_value(), ofBlocks = false;
+      out.int4Packing = packing.value_or(out.int4Packing);
     } else if (key == "pack") {
       good = value == "on" || value == "off";
       out.pack = value == "on";

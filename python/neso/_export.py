@@ -104,8 +104,10 @@ def _machine(program):
     """What this machine can do, where that decides how weights lie: torch packs those of four bits after it, and the program does not say so."""
     import platform
     import torch
-    calls = (str(n.target) for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule) for n in m.graph.nodes if n.op == "call_function")
-    if platform.machine() in ("x86_64", "AMD64") and any("int4pack" in name and "for_cpu" in name for name in calls):
+    aten = torch.ops.aten
+    packs = [getattr(aten, name, None) for name in ("_weight_int4pack_mm_for_cpu", "_convert_weight_to_int4pack_for_cpu")]
+    calls = (n.target for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule) for n in m.graph.nodes if n.op == "call_function")
+    if platform.machine() in ("x86_64", "AMD64") and any(getattr(call, "overloadpacket", None) in packs for call in calls):
         return {"neso_cpu_capability": torch.backends.cpu.get_cpu_capability().lower()}
     return {}
 

@@ -6,6 +6,7 @@
 #include "abi/archive.h"
 #include "base/diagnostics/pt2.h"
 #include "base/fault.h"
+#include "base/words.h"
 #include "frontend/pt2/archive.h"
 #include "frontend/pt2/guards.h"
 #include "frontend/pt2/read_graph.h"
@@ -88,7 +89,8 @@ public:
     if (!r_.ok()) return r_.takeError();
     for (const Member &m : archive_.members())
       if (m.name.rfind("extra/", 0) == 0) m_.extraFiles.emplace(m.name.substr(6), std::string(archive_.text(m)));
-    if (const auto said = m_.extraFiles.find("neso_cpu_capability"); said != m_.extraFiles.end()) m_.int4Packing = graph::int4PackingNamed(said->second);
+    if (const auto said = m_.extraFiles.find("neso_cpu_capability"); said != m_.extraFiles.end())
+      m_.int4Packing = named(graph::kInt4Packings, said->second).value_or(graph::Int4Packing::Unknown);
     return std::move(m_);
   }
 

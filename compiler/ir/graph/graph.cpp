@@ -17,14 +17,10 @@ ValueId Graph::addValue(std::string name, TensorType type) {
   return values.back().id;
 }
 
-static constexpr std::string_view kInt4Packings[] = {"", "default", "avx2", "avx512"};
-
-Int4Packing int4PackingNamed(std::string_view word) {
-  for (Int4Packing p : {Int4Packing::Default, Int4Packing::Avx2, Int4Packing::Avx512})
-    if (word == name(p)) return p;
-  return Int4Packing::Unknown;
+std::string_view name(Int4Packing packing) {
+  for (const auto &[text, p] : kInt4Packings)
+    if (p == packing) return text;
+  return {};
 }
-
-std::string_view name(Int4Packing packing) { return kInt4Packings[static_cast<size_t>(packing)]; }
 
 } // namespace neso::graph

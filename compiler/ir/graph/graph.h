@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -172,8 +173,9 @@ struct Output {
 
 /// How weights of four bits are packed for CPUs: ATen does it after what the machine can do (torch.backends.cpu.get_cpu_capability(), of x86).
 enum class Int4Packing : uint8_t { Unknown, Default, Avx2, Avx512 };
-/// Of "default", "avx2" and "avx512"; Unknown for another word.
-Int4Packing int4PackingNamed(std::string_view word);
+inline constexpr std::pair<std::string_view, Int4Packing> kInt4Packings[] = {
+    {"default", Int4Packing::Default}, {"avx2", Int4Packing::Avx2}, {"avx512", Int4Packing::Avx512}};
+/// "" for Unknown.
 std::string_view name(Int4Packing packing);
 
 struct Model {

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "base/diagnostics/graph.h"
+#include "base/words.h"
 #include "ir/shape/line.h"
 
 namespace neso::graph {
@@ -360,7 +361,7 @@ private:
       m_.facts.setRange(s, line.interval());
     } else if (line.eat("packs")) {
       line.expect("int4"), line.expect("as");
-      m_.int4Packing = int4PackingNamed(line.until(" "));
+      m_.int4Packing = named(kInt4Packings, line.until(" ")).value_or(Int4Packing::Unknown);
       if (m_.int4Packing == Int4Packing::Unknown) line.error("no machine packs weights so");
     } else if (line.eat("guard")) {
       m_.guards.push_back(line.expr({}));

@@ -3,6 +3,7 @@
 //
 // Where a number lies is the operators' own business; it was found out by packing and by reading ATen's kernels (int4mm_kernel.cpp,
 // int4mm.cu).
+#include "base/words.h"
 #include "lower/graph_to_loops/op_call.h"
 
 namespace neso::lower {
@@ -99,7 +100,8 @@ std::optional<Packing> packingOf(OpCall &o, Expr n, Expr k) {
   // Less than the smallest block of any machine: all do the same.
   if (as == Int4Packing::Unknown && *rows >= 32) {
     o.fail("how its weights are packed depends on the machine that packed them, and the file does not say (one that neso.export writes does); name what "
-           "torch.backends.cpu.get_cpu_capability() gives there: --option int4-packing=avx2, avx512 or default");
+           "torch.backends.cpu.get_cpu_capability() gives there: --option int4-packing=" +
+           choice(graph::kInt4Packings));
     return std::nullopt;
   }
   const int64_t block = as == Int4Packing::Avx512 ? 64 : 32, left = *rows % block, whole = *rows - left;

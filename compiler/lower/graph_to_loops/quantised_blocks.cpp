@@ -80,9 +80,6 @@ Tensor atLeast(const Tensor &x, double least) {
   return map(x, [least](Val v) { return vmax(v, num(v, least)); });
 }
 
-/// The least normal number, which torchao takes for the least scale unless one is given.
-double leastNormal(DType t) { return t == DType::F16 ? 0x1p-14 : t == DType::F64 ? 0x1p-1022 : 0x1p-126; }
-
 /// Scale and zero point of each block, from its least and greatest number, zero among them.
 Tensors choose(OpCall &o) {
   const Tensor x = o.t("input").reused();
@@ -95,7 +92,8 @@ Tensors choose(OpCall &o) {
   const Tensor parts = reshape(x, blocks.split);
   const Tensor low = map(amin(parts, blocks.inside, false), [](Val v) { return vmin(v, num(v, 0)); });
   const Tensor high = map(amax(parts, blocks.inside, false), [](Val v) { return vmax(v, num(v, 0)); });
-  const double eps = o.has("eps") ? o.number("eps") : leastNormal(x.dtype()), range = bounds.most - bounds.least;
+  // torchao takes the least normal number for the least scale unless one is given.
+  const double eps = o.has("eps") ? o.number("eps") : leastNormalOf(x.dtype()), range = bounds.most - bounds.least;
   Tensor scale, zero;
   if (mapping == "ASYMMETRIC") {
     scale = atLeast(map(sub(high, low), [range](Val v) { return v / range; }), eps);

@@ -72,8 +72,6 @@ Tensor isFrom(const Tensor &x, double least) {
 
 Tensor wide(const Tensor &x) { return cast(x, DType::F64).realize(); }
 
-double leastNormal(DType t) { return t == DType::F64 ? 0x1p-1022 : t == DType::F16 ? 0x1p-14 : 0x1p-126; }
-
 /// The method of Marsaglia and Tsang (2000), for shapes from 1 on; for less that of one more, times a power of a uniform number.
 Tensor gammas(OpCall &o, const Tensor &shape, DType t) {
   auto boosted = [](Val a) { return where(a < 1.0, a + 1.0, a); };
@@ -90,7 +88,7 @@ Tensor gammas(OpCall &o, const Tensor &shape, DType t) {
   return pointwise(parts, DType::F64, DType::F64, [t](std::span<const Val> v) {
     const Val less = v[1] > 0.0 && v[1] < 1.0, power = un(OpKind::Exp, un(OpKind::Log, v[2]) / where(less, v[1], num(v[1], 1)));
     const Val y = where(less, v[0] * power, v[0]);
-    return where(y < leastNormal(t), num(y, leastNormal(t)), y);
+    return where(y < leastNormalOf(t), num(y, leastNormalOf(t)), y);
   });
 }
 
@@ -103,7 +101,7 @@ Tensors dirichlet(OpCall &o) {
   const Tensor parts[] = {x, sum(x, {-1}, true, DType::F64)};
   return {cast(pointwise(parts, DType::F64, DType::F64, [t](std::span<const Val> v) {
     const Val y = v[0] / v[1];
-    return where(y < leastNormal(t), num(y, leastNormal(t)), y);
+    return where(y < leastNormalOf(t), num(y, leastNormalOf(t)), y);
   }), t)};
 }
 
