@@ -60,6 +60,9 @@ struct Buffer {
   }
 };
 
+/// Arguments of cases are spelled as numbers, or TYPE[COUNT] and what fills it.
+inline bool isBuffer(const std::string &argument) { return argument.find('[') != std::string::npos; }
+
 inline int64_t sizeOf(const std::string &t) {
   return t == "i1" || t == "i8" ? 1 : t == "f64" || t == "i64" ? 8 : t == "f32" || t == "i32" ? 4 : 2;
 }

@@ -132,7 +132,7 @@ std::optional<loops::HostValue> inputOf(e2e::Tensor &given, loops::ProgramInput:
   return h;
 }
 
-/// "" right; "-WHY" left out; else what is wrong.
+/// "" right; "+WHY" right, but --triton found no source to read back; "-WHY" left out; else what is wrong.
 std::string check(const fs::path &file, const Options &options) {
   DiagnosticSink sink;
   Result<loops::Program> program = lowerModel(file.string(), {}, sink);
@@ -181,12 +181,15 @@ std::string check(const fs::path &file, const Options &options) {
   assignCode(*plan, std::move(programs->kernels));
   memory::planMemory(*plan);
   std::optional<triton_source::TritonRoundTrip> sources;
+  std::string sourceless;
   if (options.triton) {
     Result<triton_source::TritonRoundTrip> made = triton_source::TritonRoundTrip::make(*programs->module, tritonKernels(*plan));
     if (made) {
       sources.emplace(std::move(*made));
       if (!options.record.empty()) sources->recordTo(options.record);
-    } else if (!(made.error().diagnostics()[0].kind == diag::TritonNoForm)) {
+    } else if (made.error().diagnostics()[0].kind == diag::TritonNoForm) {
+      sourceless = "+" + made.error().str();
+    } else {
       return made.error().str();
     }
   }
@@ -199,7 +202,7 @@ std::string check(const fs::path &file, const Options &options) {
     if (plan->program.outputs[k].kind == loops::ProgramOutput::Kind::Tensor)
       if (std::string d = difference((*want)[k], got->outputs[k]); !d.empty())
         return fmt::format("output {}: {}", k, d);
-  return "";
+  return sourceless;
 }
 
 /// Checks programs in child processes and counts what they say.
@@ -217,6 +220,7 @@ public:
 
   int finish() const {
     fmt::print("{} right, {} wrong, {} left out\n", right_, wrong_, leftOut_);
+    if (options_.triton) fmt::print("{} of the right ones say what Triton's language cannot: not read back from source\n", sourceless_);
     return wrong_ || !right_;
   }
 
@@ -254,9 +258,11 @@ private:
     close(child.descriptor);
     if (status != 0)
       why = WIFSIGNALED(status) ? fmt::format("crashed with signal {}", WTERMSIG(status)) : "ended early";
-    if (why.empty())
+    if (why.empty() || why[0] == '+') {
       ++right_;
-    else if (why[0] != '-')
+      sourceless_ += !why.empty();
+      if (options_.leftOut && !why.empty()) fmt::print("without source {}: {}\n", child.file.string(), why.substr(1));
+    } else if (why[0] != '-')
       ++wrong_, fmt::print("FAILED {}: {}\n", child.file.string(), why);
     else if (++leftOut_; options_.leftOut)
       fmt::print("left out {}: {}\n", child.file.string(), why.substr(1));
@@ -264,7 +270,7 @@ private:
 
   const Options &options_;
   std::vector<Child> children_;
-  int right_ = 0, wrong_ = 0, leftOut_ = 0;
+  int right_ = 0, wrong_ = 0, leftOut_ = 0, sourceless_ = 0;
 };
 
 } // namespace

@@ -54,7 +54,7 @@ Prepared prepare(const Case &c, size_t index) {
   };
   for (const std::string &a : c.args) {
     while (absent(place)) ++place;
-    bool buffer = a.find('[') != std::string::npos;
+    bool buffer = isBuffer(a);
     p.bufferOf.push_back(buffer ? static_cast<int>(p.buffers.size()) : -1);
     if (buffer) p.buffers.push_back(makeBuffer(a, index * 16 + place));
     p.texts.push_back(buffer ? "@" : a);

@@ -307,7 +307,7 @@ private:
 
   bool prepare() {
     for (const std::string &arg : case_.args) {
-      const bool isBuffer = arg.find('[') != std::string::npos;
+      const bool isBuffer = corpus::isBuffer(arg);
       given_.bufferOf.push_back(isBuffer ? static_cast<int>(given_.buffers.size()) : -1);
       given_.texts.push_back(isBuffer ? "@" : arg);
       if (!isBuffer) continue;

@@ -108,7 +108,7 @@ void recordModel(const Program &program, const Options &options, const std::stri
 /// Values for the parameters of a corpus' case: "@" for a buffer, as `neso kernel run` has them.
 std::vector<std::string> valuesOf(const corpus::Case &c) {
   std::vector<std::string> out;
-  for (const std::string &a : c.args) out.push_back(a.find('[') != std::string::npos ? "@" : a);
+  for (const std::string &a : c.args) out.push_back(corpus::isBuffer(a) ? "@" : a);
   return out;
 }
 

@@ -2,8 +2,7 @@
 // cases and their expected buffers are made by tools/make_kernel_goldens.py. Tolerances are relative to max(1,
 // |expected|) and stand in each case.
 #include "frontend/triton/triton.h"
-#include "ir/tile/interp.h"
-#include "kernel_corpus.h"
+#include "corpus_arguments.h"
 
 #include <chrono>
 #include <cmath>
@@ -48,16 +47,7 @@ TEST(Kernels, ComputeWhatTritonComputes) {
         while (place < k->params.size() &&
                std::find(absent.begin(), absent.end(), k->params[place].name) != absent.end())
           ++place;
-      if (a.find('[') != std::string::npos) {
-        buffers.push_back(makeBuffer(a, index * 16 + place));
-        args.push_back(
-            InterpArg::pointer(buffers.back().bytes.data(), static_cast<int64_t>(buffers.back().bytes.size())));
-      } else if (a.find_first_of(".e") != std::string::npos) {
-        args.push_back(InterpArg::real(std::stod(a)));
-      } else {
-        args.push_back(InterpArg::integer(std::stoll(a)));
-      }
-      ++place;
+      args.push_back(interpArg(a, index * 16 + place++, buffers));
     }
     ++index;
     const uint8_t *want = expected.data() + at;

@@ -1,8 +1,8 @@
 // Claim: the kernels of the corpus, written as Triton source and read back, compute the same bits in the tile interpreter.
 #include <gtest/gtest.h>
 
+#include "corpus_arguments.h"
 #include "frontend/triton/triton.h"
-#include "kernel_corpus.h"
 #include "lower/tile_to_triton/test/round_trip.h"
 
 using namespace neso;
@@ -21,17 +21,7 @@ std::string roundTrip(const Case &c, size_t index) {
   std::vector<Buffer> buffers;
   buffers.reserve(c.args.size());
   std::vector<InterpArg> args;
-  for (const std::string &a : c.args) {
-    if (a.find('[') != std::string::npos) {
-      buffers.push_back(makeBuffer(a, index * 16 + args.size()));
-      args.push_back(
-          InterpArg::pointer(buffers.back().bytes.data(), static_cast<int64_t>(buffers.back().bytes.size())));
-    } else if (a.find_first_of(".e") != std::string::npos) {
-      args.push_back(InterpArg::real(std::stod(a)));
-    } else {
-      args.push_back(InterpArg::integer(std::stoll(a)));
-    }
-  }
+  for (const std::string &a : c.args) args.push_back(interpArg(a, index * 16 + args.size(), buffers));
   Result<triton_source::TritonRoundTrip> made = triton_source::TritonRoundTrip::make(*kernel->module, {});
   if (!made) return made.error().str();
   Status s = made->launch(*kernel->module->getOps<tt::FuncOp>().begin(), args, c.grid, {});
