@@ -445,7 +445,7 @@ class Kernel(Wide, Values):
                 c.bound, c.grain = c.bound + trips * 64, 6
             carried.append(c)
         small = [s for s in self.scalars if s.lo == trips]
-        form = self.rng.randrange(4)
+        form, counter = self.rng.randrange(4), "i32"
         if form == 0:
             self.emit(f"{name} = 0")
             self.emit(f"while {name} < {self.pick(small).name if small else trips}:")
@@ -454,14 +454,16 @@ class Kernel(Wide, Values):
             self.emit(f"for {name} in tl.static_range({trips}):")
             self.feature("static_range")
         else:
-            bound = self.pick(small).name if small else str(trips)
-            self.emit(f"for {name} in {self.pick(['range', 'range', 'tl.range'])}(0, {bound}):")
+            # The counter has the type of the bound, at least i32.
+            bound = self.pick(small) if small else None
+            counter = "i64" if bound and bound.dtype == "i64" else "i32"
+            self.emit(f"for {name} in {self.pick(['range', 'range', 'tl.range'])}(0, {bound.name if bound else trips}):")
             self.feature("for")
         before, self.indent = list(self.values), self.indent + 1
         self.loops.append((name, trips))
         # The counter stands beside arguments: a static one is no tensor.
         scalars = self.scalars
-        self.scalars = scalars + [Value(name, (), "i32", lo=0, hi=max(trips - 1, 0))] * 2
+        self.scalars = scalars + [Value(name, (), counter, lo=0, hi=max(trips - 1, 0))] * 2
         special = list(self.special)
         for _ in range(self.rng.randrange(2, 7)):
             self.statement(allow_store=True)
