@@ -183,6 +183,26 @@ std::string difference(const loops::Program &program, const neso_model *package)
   return outputs == returned ? "" : fmt::format("it gives {} outputs, the model {}", outputs, returned);
 }
 
+/// What is stored in a parameter, a buffer ("buffer.NAME") or an input ("input.N") that the program changes.
+Result<HostTensor> changedTensor(Session &session, const std::string &target) {
+  neso_tensor buffer;
+  if (target.rfind("input.", 0) == 0)
+    buffer = session.views[std::stoul(target.substr(6))];
+  else if (neso_status s = neso_context_buffer(session.context(), target.c_str() + 7, &buffer); s != NESO_OK)
+    return runtimeError(s);
+  return session.hostCopy("", buffer);
+}
+
+/// An output that is no tensor of the program's own is a number in `want`.
+Comparison compareOutput(const std::string &label, loops::ProgramOutput::Kind kind, const loops::HostValue &want, const neso_tensor &got, const Options &o) {
+  using Kind = loops::ProgramOutput::Kind;
+  if (kind == Kind::Tensor || want.data) return compare(label, {want.dtype, want.sizes, want.strides, want.data}, view(got), o);
+  if (kind == Kind::Float) return compare(label, {DType::F64, {}, {}, reinterpret_cast<const uint8_t *>(&want.floatValue)}, view(got), o);
+  const uint8_t flag = want.intValue != 0;
+  if (kind == Kind::Bool) return compare(label, {DType::Bool, {}, {}, &flag}, view(got), o);
+  return compare(label, {DType::I64, {}, {}, reinterpret_cast<const uint8_t *>(&want.intValue)}, view(got), o);
+}
+
 int run(Options o) {
   o.session.model = o.package.empty() ? o.model : o.package;
   Session session;
@@ -209,38 +229,14 @@ int run(Options o) {
     const loops::ProgramOutput &out = program->outputs[i];
     const loops::HostValue &want = (*reference)[i];
     if (!out.mutationTarget.empty()) {
-      neso_tensor buffer;
-      bool input = out.mutationTarget.rfind("input.", 0) == 0;
-      if (input)
-        buffer = session.views[std::stoul(out.mutationTarget.substr(6))];
-      else if (neso_status s = neso_context_buffer(session.context(), out.mutationTarget.c_str() + 7, &buffer);
-               s != NESO_OK)
-        return report(s);
-      Result<HostTensor> copy = session.hostCopy("", buffer);
+      Result<HostTensor> copy = changedTensor(session, out.mutationTarget);
       if (!copy) return report(copy.error());
       Dense got{copy->dtype, copy->sizes, {}, copy->data()};
       all.push_back(compare(out.mutationTarget, {want.dtype, want.sizes, want.strides, want.data}, got, o));
       continue;
     }
     const neso_tensor &got = session.outputs[number++];
-    if (!got.data) continue;
-    using Kind = loops::ProgramOutput::Kind;
-    std::string label = std::to_string(number - 1);
-    if (out.kind == Kind::Tensor || want.data)
-      all.push_back(compare(label, {want.dtype, want.sizes, want.strides, want.data}, view(got), o));
-    else if (out.kind == Kind::Float)
-      all.push_back(
-          compare(label, {DType::F64, {}, {}, reinterpret_cast<const uint8_t *>(&want.floatValue)}, view(got), o));
-    else {
-      uint8_t flag = want.intValue != 0;
-      bool boolean = out.kind == Kind::Bool;
-      all.push_back(compare(label,
-                            {boolean ? DType::Bool : DType::I64,
-                             {},
-                             {},
-                             boolean ? &flag : reinterpret_cast<const uint8_t *>(&want.intValue)},
-                            view(got), o));
-    }
+    if (got.data) all.push_back(compareOutput(std::to_string(number - 1), out.kind, want, got, o));
   }
   return print(all, o.json) ? 0 : 1;
 }

@@ -107,6 +107,20 @@ Tensor ModelLowering::addWeight(const graph::Weight &w) {
   return Tensor::strided(ctx_, w.type.dtype, w.type.sizes, where);
 }
 
+/// A buffer that the caller gives, as its input number `position`.
+BufferId ModelLowering::addInputBuffer(const std::string &name, loops::Buffer::Kind kind, DType dtype, Expr elements, int64_t position) {
+  loops::Buffer b;
+  b.id = BufferId(static_cast<int64_t>(ctx_.program.buffers.size()));
+  b.name = name;
+  b.kind = kind;
+  b.dtype = dtype;
+  b.elements = elements;
+  b.index = position;
+  b.mutated = kind == loops::Buffer::Kind::Input && changes(name, true);
+  ctx_.program.buffers.push_back(b);
+  return b.id;
+}
+
 void ModelLowering::addInputs() {
   int64_t position = 0;
   for (const graph::Input &in : model_.inputs) {
@@ -137,27 +151,13 @@ void ModelLowering::addInputs() {
         p.dtype = v.type.dtype;
         p.sizes = v.type.sizes;
         p.strides = v.type.strides;
-        loops::Buffer b;
-        b.id = id = BufferId(static_cast<int64_t>(ctx_.program.buffers.size()));
-        b.name = in.name;
-        b.kind = loops::Buffer::Kind::Input;
-        b.dtype = toReal(v.type.dtype);
-        b.elements = extentOf(v.type.sizes, v.type.strides, ctx_.facts) * (isComplex(v.type.dtype) ? 2 : 1);
-        b.index = position;
-        b.mutated = changes(in.name, true);
-        ctx_.program.buffers.push_back(std::move(b));
+        const Expr elements = extentOf(v.type.sizes, v.type.strides, ctx_.facts) * (isComplex(v.type.dtype) ? 2 : 1);
+        id = addInputBuffer(in.name, loops::Buffer::Kind::Input, toReal(v.type.dtype), elements, position);
         where = Strided{id, v.type.dtype, v.type.strides, 0};
         values_[in.value.value] = Tensor::strided(ctx_, v.type.dtype, v.type.sizes, *where);
       } else if (v.kind == graph::Value::Kind::SymFloat) {
         p.kind = Kind::Float;
-        loops::Buffer b;
-        b.id = id = BufferId(static_cast<int64_t>(ctx_.program.buffers.size()));
-        b.name = in.name;
-        b.kind = loops::Buffer::Kind::ScalarInput;
-        b.dtype = DType::F64;
-        b.elements = 1;
-        b.index = position;
-        ctx_.program.buffers.push_back(std::move(b));
+        id = addInputBuffer(in.name, loops::Buffer::Kind::ScalarInput, DType::F64, 1, position);
         values_[in.value.value] = Tensor::strided(ctx_, DType::F64, {}, {id, DType::F64, {}, 0});
       } else if (v.kind == graph::Value::Kind::None) {
         p.kind = Kind::None;

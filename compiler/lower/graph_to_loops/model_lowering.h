@@ -26,6 +26,7 @@ public:
 
 private:
   void countUses(const graph::Graph &g);
+  BufferId addInputBuffer(const std::string &name, loops::Buffer::Kind kind, DType dtype, Expr elements, int64_t position);
   void addInputs();
   bool changes(const std::string &target, bool input) const;
   Tensor addWeight(const graph::Weight &w);
