@@ -86,7 +86,8 @@ def gemm(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: t
 
 @triton.jit
 def gemm_rows(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr, SUM: tl.constexpr):
-    """The same for B that lies as [N, K], rows of which are multiplied with rows of A; sums in SUM."""
+    """The same for B that lies as [N, K], rows of which are multiplied with rows of A; sums in SUM. A kernel of its own: earlier figures
+    were measured with gemm as it stands, and an argument of it that chose the layout would be another source."""
     pid = tl.program_id(0)
     blocks_m = tl.cdiv(M, BM)
     blocks_n = tl.cdiv(N, BN)
