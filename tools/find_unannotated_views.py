@@ -4,7 +4,7 @@
     tools/find_unannotated_views.py
 
 Calls every functional overload with made-up arguments, each in a process of its own, and prints those whose result lies in an argument's memory, with
-the arguments of two such calls. compiler/ir/graph/passes must know each that Neso lowers (`aliasing` in views.cpp, `viewsOfEach` in functionalize.cpp): a
+the arguments of two such calls. compiler/ir/graph/passes must know each that Neso lowers (`aliasing` in views.cpp, `viewsOfEach` in unannotated_views.cpp): a
 write through a result that it does not know to be a view is lost without a word. Needs torch.
 """
 import itertools

@@ -10,6 +10,8 @@
 #include "base/fault.h"
 #include "base/rules.h"
 #include "ir/graph/passes/functional_ops.h"
+#include "ir/graph/passes/shared_storage.h"
+#include "ir/graph/passes/unannotated_views.h"
 #include "ir/graph/passes/views.h"
 #include "ir/graph/promotion.h"
 #include "ir/graph/visit.h"
@@ -295,10 +297,6 @@ private:
     return x;
   }
 
-  Node viewCall(const Node &from, std::string target, ValueId x, std::vector<Argument> rest, ValueId result);
-  std::vector<Node> viewsOfEinsum(const Node &n);
-  void viewsOfGrid(const Node &n, ValueId x, size_t d, ValueId result, std::vector<Node> &out);
-  std::vector<Node> viewsOfEach(const Node &n);
   Status node(Node &n);
   Status mutate(Node &n, const OpSchema &op);
   Status changeView(Node &n, const OpSchema &op, std::string_view viewOp);
@@ -323,144 +321,10 @@ private:
   std::vector<Memory> memories_;
 };
 
-/// The labels of an einsum of one operand of `rank` dimensions, and of its result; "..." stands for the dimensions that no
-/// letter names, which get numbers of 1000 and more.
-static std::pair<std::vector<int>, std::vector<int>> einsumLabels(const std::string &equation, int64_t rank) {
-  std::string text;
-  for (char c : equation)
-    if (c != ' ') text += c;
-  const size_t arrow = text.find("->");
-  const std::string_view in = std::string_view(text).substr(0, arrow);
-  const int64_t unnamed = rank - std::count_if(in.begin(), in.end(), [](char c) { return c != '.'; });
-  auto labelsOf = [&](std::string_view part) {
-    std::vector<int> out;
-    for (size_t i = 0; i < part.size(); ++i) {
-      if (part[i] != '.') {
-        out.push_back(part[i]);
-        continue;
-      }
-      for (int64_t k = 0; k < unnamed; ++k) out.push_back(1000 + static_cast<int>(k));
-      i += 2;
-    }
-    return out;
-  };
-  std::vector<int> labels = labelsOf(in), result;
-  if (arrow != std::string::npos) return {labels, labelsOf(std::string_view(text).substr(arrow + 2))};
-  // Without an arrow: the unnamed dimensions, then the letters that stand there once, sorted.
-  for (int l : labels)
-    if (std::count(labels.begin(), labels.end(), l) == 1) result.push_back(l);
-  std::sort(result.begin(), result.end(), [](int x, int y) { return (x >= 1000) != (y >= 1000) ? x >= 1000 : x < y; });
-  return {labels, result};
-}
-
-/// The subscripts of an einsum of one tensor as calls of views: diagonals of repeated letters, then a permutation. Empty where it sums, and then
-/// its result is new.
-std::vector<Node> Functionalizer::viewsOfEinsum(const Node &n) {
-  const auto *equation = n.args.size() > 1 ? std::get_if<std::string>(&n.args[0]) : nullptr;
-  const auto *operands = n.args.size() > 1 ? std::get_if<std::vector<ValueId>>(&n.args[1]) : nullptr;
-  if (!equation || !operands || operands->size() != 1) return {};
-  const TensorType &type = g_.value(operands->front()).type;
-  auto [labels, result] = einsumLabels(*equation, type.rank());
-  if (labels.size() != type.sizes.size()) return {};
-  std::vector<Node> out;
-  ValueId x = operands->front();
-  TensorType t = type;
-  auto step = [&](std::string target, std::vector<Argument> args, TensorType to) {
-    ValueId y = newValue(n.name + "_view", to);
-    out.push_back(viewCall(n, std::move(target), x, std::move(args), y));
-    x = y, t = std::move(to);
-  };
-  for (size_t i = 0; i < labels.size(); ++i)
-    for (size_t j = i + 1; j < labels.size(); ++j) {
-      if (labels[i] != labels[j]) continue;
-      TensorType to = t;
-      to.sizes.push_back(t.sizes[i]), to.strides.push_back(t.strides[i] + t.strides[j]);
-      for (size_t d : {j, i}) {
-        to.sizes.erase(to.sizes.begin() + static_cast<std::ptrdiff_t>(d));
-        to.strides.erase(to.strides.begin() + static_cast<std::ptrdiff_t>(d));
-        labels.push_back(labels[d]);
-        labels.erase(labels.begin() + static_cast<std::ptrdiff_t>(d));
-      }
-      labels.pop_back();
-      step("aten.diagonal.default", {int64_t(0), static_cast<int64_t>(i), static_cast<int64_t>(j)}, to);
-      i = static_cast<size_t>(-1);
-      break;
-    }
-  std::vector<IntOrSym> order;
-  for (int l : result)
-    if (auto at = std::find(labels.begin(), labels.end(), l); at != labels.end()) order.emplace_back(static_cast<int64_t>(at - labels.begin()));
-  if (order.size() != labels.size() || result.size() != labels.size()) return {};
-  out.push_back(viewCall(n, "aten.permute.default", x, {order}, n.outputs[0][0]));
-  return out;
-}
-
-/// A call of a view operator, with the place in the model of the call that it stands for.
-Node Functionalizer::viewCall(const Node &from, std::string target, ValueId x, std::vector<Argument> rest, ValueId result) {
-  Node out;
-  out.target = std::move(target);
-  out.loc = from.loc, out.module = from.module;
-  out.outputs = {{result}};
-  out.args = {x};
-  out.args.insert(out.args.end(), rest.begin(), rest.end());
-  out.name = g_.value(result).name;
-  Status bound = bindArguments(out, g_);
-  NESO_CHECK(static_cast<bool>(bound), "functionalize made a view that its schema refuses");
-  return out;
-}
-
-/// One tensor of a meshgrid: its only dimension is dimension `d` of the result, along the others it is repeated.
-void Functionalizer::viewsOfGrid(const Node &n, ValueId x, size_t d, ValueId result, std::vector<Node> &out) {
-  const TensorType &to = g_.value(result).type;
-  TensorType line = to;
-  for (size_t k = 0; k < line.sizes.size(); ++k)
-    if (k != d) line.sizes[k] = 1, line.strides[k] = 1;
-  const bool whole = line.sizes == to.sizes;
-  ValueId y = whole ? result : newValue(n.name + "_line", line);
-  out.push_back(viewCall(n, "aten.view.default", x, {sizeList(g_, line.sizes)}, y));
-  if (!whole) out.push_back(viewCall(n, "aten.expand.default", y, {sizeList(g_, g_.value(result).type.sizes), false}, result));
-}
-
-/// Operators whose results are views of their arguments, though no schema says so: as calls of views. Empty for others. These, those of
-/// `aliasing` and histogramdd's edges are all there are: tools/find_unannotated_views.py asks torch for them.
-std::vector<Node> Functionalizer::viewsOfEach(const Node &n) {
-  const std::string_view op = std::string_view(n.target).substr(0, n.target.rfind('.'));
-  if (n.args.empty()) return {};
-  if (op == "aten.einsum") return viewsOfEinsum(n);
-  std::vector<ValueId> tensors;
-  if (const auto *list = std::get_if<std::vector<ValueId>>(&n.args[0])) tensors = *list;
-  if (const auto *one = std::get_if<ValueId>(&n.args[0])) tensors = {*one};
-  std::vector<ValueId> results;
-  for (const std::vector<ValueId> &entry : n.outputs) results.insert(results.end(), entry.begin(), entry.end());
-  std::vector<Node> out;
-  // "unsafe" leaves out what differentiation needs; the memory is shared as by the others.
-  if (op == "aten.unsafe_split" || op == "aten.unsafe_chunk" || op == "aten.unsafe_split_with_sizes") {
-    out = {n};
-    out[0].target.erase(std::string_view("aten.").size(), std::string_view("unsafe_").size());
-    return out;
-  }
-  static const std::set<std::string_view> kViews = {"aten.atleast_1d",    "aten.atleast_2d", "aten.atleast_3d",   "aten.broadcast_tensors",
-                                                    "aten.align_tensors", "aten.meshgrid",   "aten.cartesian_prod"};
-  if (!kViews.contains(op) || tensors.size() != results.size()) return {};
-  // Of several tensors it computes.
-  if (op == "aten.cartesian_prod" && tensors.size() != 1) return {};
-  const std::string *indexing = n.arg("indexing") ? std::get_if<std::string>(n.arg("indexing")) : nullptr;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const TensorType &from = g_.value(tensors[i]).type, &to = g_.value(results[i]).type;
-    if (op == "aten.meshgrid")
-      viewsOfGrid(n, tensors[i], indexing && *indexing == "xy" && i < 2 && tensors.size() > 1 ? 1 - i : i, results[i], out);
-    else if (from.sizes == to.sizes)
-      out.push_back(viewCall(n, "aten.alias.default", tensors[i], {}, results[i]));
-    else if (op == "aten.broadcast_tensors")
-      out.push_back(viewCall(n, "aten.expand.default", tensors[i], {sizeList(g_, to.sizes), false}, results[i]));
-    else
-      out.push_back(viewCall(n, "aten.view.default", tensors[i], {sizeList(g_, to.sizes)}, results[i]));
-  }
-  return out;
-}
-
 Status Functionalizer::node(Node &n) {
   Working at("node", n.name, &n.loc);
-  if (std::vector<Node> views = viewsOfEach(n); !views.empty()) {
+  const NewValue make = [this](std::string_view base, TensorType type) { return newValue(base, std::move(type)); };
+  if (std::vector<Node> views = viewsOfEach(g_, make, n); !views.empty()) {
     for (Node &view : views)
       if (Status s = node(view); !s) return s;
     return Status::ok();
@@ -858,76 +722,6 @@ Status Functionalizer::changeByCaller(Node &n, const OpSchema &op) {
   g_.nodes.push_back(std::move(f));
   for (size_t i = 0; i < targets.size(); ++i)
     if (Status s = write(targets[i], results[i], n); !s) return s;
-  return Status::ok();
-}
-
-bool sameView(const Weight &a, const Weight &b) {
-  return a.storage == b.storage && a.type.dtype == b.type.dtype && a.type.sizes == b.type.sizes &&
-         a.type.strides == b.type.strides && a.type.offset == b.type.offset;
-}
-
-/// The elements of the storage that a weight takes, each once.
-std::vector<bool> elementsOf(const Weight &w) {
-  int64_t last = w.type.offset.constValue(), count = 1;
-  for (size_t d = 0; d < w.type.sizes.size(); ++d) {
-    last += (w.type.sizes[d].constValue() - 1) * w.type.strides[d].constValue();
-    count *= w.type.sizes[d].constValue();
-  }
-  std::vector<bool> taken(count ? static_cast<size_t>(last) + 1 : 0);
-  std::vector<int64_t> at(w.type.sizes.size());
-  int64_t element = w.type.offset.constValue();
-  for (int64_t i = 0; i < count; ++i) {
-    taken[static_cast<size_t>(element)] = true;
-    for (size_t d = at.size(); d-- > 0;) {
-      element += w.type.strides[d].constValue();
-      if (++at[d] < w.type.sizes[d].constValue()) break;
-      element -= at[d] * w.type.strides[d].constValue();
-      at[d] = 0;
-    }
-  }
-  return taken;
-}
-
-/// Whether two weights have memory in common.
-bool overlap(const Weight &a, const Weight &b) {
-  if (a.storage != b.storage) return false;
-  const std::vector<bool> inA = elementsOf(a), inB = elementsOf(b);
-  // Views as different types are compared no further.
-  if (a.type.dtype != b.type.dtype) return !inA.empty() && !inB.empty();
-  for (size_t i = 0; i < std::min(inA.size(), inB.size()); ++i)
-    if (inA[i] && inB[i]) return true;
-  return false;
-}
-
-/// What a run writes to a weight, those must see that lie in the same memory. `found` are the writes that in-place
-/// operators amount to: the same view under another name sees them. In a graph that came functional already nobody does.
-/// Who is neither read nor written in the graph sees them when the run is over.
-Status writesAreSeen(const Model &m, const std::vector<Output> &found) {
-  std::set<int32_t> read;
-  auto take = [&](ValueId v) { read.insert(v.value); };
-  for (const Node &n : m.graph.nodes) forEachInput(n, take);
-  for (const Argument &a : m.graph.outputs) forEachValue(a, take);
-  std::set<std::string> written;
-  for (const std::vector<Output> *list : {&found, &m.outputs})
-    for (const Output &o : *list) written.insert(o.target);
-  auto check = [&](const Output &o, bool sameIsSeen) {
-    if (o.kind != Output::Kind::BufferMutation && o.kind != Output::Kind::ParameterMutation) return Status();
-    auto w = std::find_if(m.weights.begin(), m.weights.end(), [&](const Weight &x) { return x.fqn == o.target; });
-    if (w == m.weights.end()) return Status();
-    for (const Input &in : m.inputs) {
-      if (in.kind != Input::Kind::Weight) continue;
-      const Weight &other = m.weights[static_cast<size_t>(in.weight)];
-      if (!read.count(in.value.value) && !written.count(other.fqn)) continue;
-      if (&other == &*w || (sameIsSeen && sameView(*w, other)) || !overlap(*w, other)) continue;
-      return Status(fail(diag::MutationUnsupported, {}, "the model",
-                         fmt::format("'{}' is written and shares its storage with '{}'", w->fqn, other.fqn)));
-    }
-    return Status();
-  };
-  for (const Output &o : found)
-    if (Status s = check(o, true); !s) return s;
-  for (const Output &o : m.outputs)
-    if (Status s = check(o, false); !s) return s;
   return Status::ok();
 }
 
