@@ -189,6 +189,8 @@ def normalisation():
         c("layer_norm_dynamic", lambda x, w, b: F.layer_norm(x, (20,), w, b), "f32 3x20", "f32 20", "f32 20",
           more=[["f32 1x20", "f32 20", "f32 20"], ["f32 0x20", "f32 20", "f32 20"]], dynamic=({0: B}, None, None)),
         c("softmax_dynamic", lambda x: x.softmax(-1), "f32 3x9", more=[["f32 1x1"], ["f32 7x301"]], dynamic=({0: B, 1: N},)),
+        c("weight_norm_of_rows", lambda x, g: (torch._weight_norm(x, g), torch._weight_norm(x[0], x[1]), torch.norm_except_dim(x[0], 2, 0)), "f32 4x6", "f32 4x1"),
+        c("weight_norm_along", lambda v, g: (torch._weight_norm(v, g[None, None, :2], 2), torch._weight_norm(v, g[0], -1), torch._weight_norm(v, g[:2], -1), torch._weight_norm(v, g[None, :3, None], 1)), "f32 4x3x2", "f32 4"),
     ]
 
 

@@ -54,6 +54,11 @@ def parts(make, *views):
     return build
 
 
+def swapped_slice(m, x):
+    m.a[..., ::2].transpose(1, 2).add_(x)  # dimensions of one size, of a view with gaps
+    return m.a * 2
+
+
 def both(m, x):
     m.k.add_(x)
     m.v.sub_(x)
@@ -293,6 +298,7 @@ CASES = [
     Case("two_updates", one(lambda: torch.randn(6, 4)), two_updates, normal(2, 4), position(6, 2), normal(1, 4), position(6)),
     Case("before_attention", parts(lambda: torch.randn(2, 2, 6, 4), lambda c: c[0].clone(), lambda c: c[1].clone()), before_attention, normal(2, 3, 4)),
     Case("of_expanded", one(lambda: torch.randn(1, 4)), of_expanded, normal(2, 4), position(3, 2)),
+    Case("swapped_slice", one(lambda: torch.randn(3, 2, 2, 2)), swapped_slice, normal(3, 2, 2, 1)),
     Case("in_branch", one(lambda: torch.randn(6, 4)), in_branch, normal(2, 4), position(6, 2)),
     Case("dynamic", one(lambda: torch.randn(6, 4).t()), lambda m, x: (m.a.add_(x.sum(0)), x * m.a)[1], lambda: torch.randn(int(torch.randint(2, 9, ())), 4, 6),
          dynamic={"inputs": ({0: torch.export.Dim("rows", min=1, max=64)},)}),

@@ -203,6 +203,25 @@ static Tensors instanceNorm(OpCall &o) {
   return {reshape(y, o.out().sizes)};
 }
 
+/// v times g over its norm along one dim.
+static Tensors weightNorm(OpCall &o) {
+  const Tensor v = o.t("v");
+  Tensor g = o.t("g");
+  const int64_t keep = o.integer("dim", 0);
+  const DType acc = computeType(v.dtype());
+  const Tensor n = normExceptDim(cast(v, acc), 2, keep, acc).realize();
+  // ATen's kernel for the first and the last dim takes a number of g for each norm, however they lie; other forms are computed as they are written.
+  const bool outermost = keep == 0 || keep == v.rank() - 1;
+  if (outermost && v.dtype() != DType::F16 && g.dtype() != DType::F16) {
+    if (!o.ctx.equal(g.numel(), n.numel())) return o.fail("its g has not one number for each of the " + n.numel().str() + " norms");
+    g = reshape(g, n.sizes());
+  }
+  const Tensor xs[] = {v, g, n};
+  const Tensor w = pointwise(xs, acc, v.dtype(), [](std::span<const Val> p) { return p[0] * (p[1] / p[2]); });
+  if (o.outCount() < 2) return {w};
+  return {w, cast(reshape(n, o.out(1).sizes), o.out(1).dtype)};
+}
+
 void addNorm(OpTable &t) {
   t.add("layer_norm.default native_layer_norm.default", layerNorm);
   t.add("rms_norm.default _fused_rms_norm.default", rmsNorm);
@@ -230,20 +249,7 @@ void addNorm(OpTable &t) {
       return where(v[1] > maxnorm, v[0] * (num(v[1], maxnorm) / (v[1] + 1e-7)), v[0]);
     })};
   });
-  t.add("_weight_norm.default _weight_norm_interface.default", [](OpCall &o) -> Tensors {
-    Tensor v = o.t("v"), g = o.t("g");
-    int64_t keep = o.integer("dim", 0);
-    if (keep < 0) keep += v.rank();
-    Dims dims;
-    for (int64_t d = 0; d < v.rank(); ++d)
-      if (d != keep) dims.push_back(d);
-    DType acc = computeType(v.dtype());
-    Tensor n = vectorNorm(cast(v, acc), 2, dims, true, acc).realize();
-    Tensor xs[] = {v, g, n};
-    Tensor w = pointwise(xs, acc, v.dtype(), [](std::span<const Val> p) { return p[0] * (p[1] / p[2]); });
-    if (o.outCount() < 2) return {w};
-    return {w, cast(reshape(n, o.out(1).sizes), o.out(1).dtype)};
-  });
+  t.add("_weight_norm.default _weight_norm_interface.default", weightNorm);
 }
 
 } // namespace neso::lower

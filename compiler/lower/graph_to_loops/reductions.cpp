@@ -126,6 +126,16 @@ Tensor vectorNorm(const Tensor &in, double p, const Dims &dims, bool keepdim, DT
   return cast(r, out);
 }
 
+Tensor normExceptDim(const Tensor &x, double p, int64_t keep, DType out) {
+  if (keep == -1) return vectorNorm(x, p, {}, true, out);
+  Dims over;
+  for (int64_t d = 0; d < x.rank(); ++d)
+    if (d != (keep < 0 ? keep + x.rank() : keep)) over.push_back(d);
+  // No dims would mean all of them.
+  if (over.empty()) return cast(map(x, [](Val v) { return un(OpKind::Abs, v); }), out);
+  return vectorNorm(x, p, over, true, out);
+}
+
 static void addSumsAndExtremes(OpTable &t) {
   t.add("sum.default sum.dim_IntList", sumOp);
   t.add("mean.default mean.dim", meanOp);
@@ -184,13 +194,7 @@ static void addVariancesAndSoftmax(OpTable &t) {
         [](OpCall &o) -> Tensors { return {softmax(o.t("self"), o.integer("dim"), o.out().dtype, true)}; });
   t.add("norm_except_dim.default", [](OpCall &o) -> Tensors {
     const Tensor v = o.t("v");
-    const int64_t keep = o.integer("dim", 0);
-    const double p = o.number("pow", 2);
-    if (keep == -1) return {reshape(vectorNorm(v, p, {}, false, v.dtype()), o.out().sizes)};
-    Dims over;
-    for (int64_t d = 0; d < v.rank(); ++d)
-      if (d != (keep < 0 ? keep + v.rank() : keep)) over.push_back(d);
-    return {over.empty() ? map(v, [](Val x) { return un(OpKind::Abs, x); }) : vectorNorm(v, p, over, true, v.dtype())};
+    return {reshape(normExceptDim(v, o.number("pow", 2), o.integer("dim", 0), v.dtype()), o.out().sizes)};
   });
   t.add("softmin.int",
         [](OpCall &o) -> Tensors { return {softmax(neg(o.t("self")), o.integer("dim"), o.out().dtype, false)}; });

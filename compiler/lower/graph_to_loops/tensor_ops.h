@@ -87,6 +87,8 @@ Expr countOf(const Tensor &x, const Dims &dims);
 Tensor exprAs(Lowering &ctx, Expr e, DType t);
 /// Vector norm of order p; out may be the type of the result.
 Tensor vectorNorm(const Tensor &x, double p, const Dims &dims, bool keepdim, DType out);
+/// The norm over all dims but one, which are kept as 1 (at::norm_except_dim): over all of them for `keep` -1, and over none where there is but one.
+Tensor normExceptDim(const Tensor &x, double p, int64_t keep, DType out);
 Tensor logsumexp(const Tensor &x, const Dims &dims); // keepdim
 Tensor softmax(const Tensor &x, int64_t dim, DType out, bool log);
 

@@ -159,7 +159,8 @@ std::optional<Insertion> insertionOf(Graph &g, const Node &n, size_t entry, size
   if (std::optional<std::vector<int64_t>> p = permutationOf(g, n)) {
     std::vector<IntOrSym> inverse(p->size());
     for (size_t i = 0; i < p->size(); ++i) inverse[static_cast<size_t>((*p)[i])] = static_cast<int64_t>(i);
-    return Insertion{"aten.permute.default", {part, inverse}};
+    // A new tensor: a view that had a new tensor's strides would look as if it did nothing.
+    return Insertion{"aten.permute_copy.default", {part, inverse}};
   }
   if (oneOf(op, {"aten.select", "aten.slice", "aten.narrow", "aten.unbind"}))
     return insertionOfStretch(g, n, op, index, whole, part, in, out);

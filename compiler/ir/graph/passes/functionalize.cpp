@@ -62,6 +62,7 @@ public:
     g_.nodes.clear();
     for (Node &n : nodes)
       if (Status s = node(n); !s) return s;
+    if (subgraph_) noteSharing();
     for (Argument &a : g_.outputs) read(a);
     if (subgraph_)
       for (ValueId in : g_.inputs)
@@ -71,6 +72,8 @@ public:
     return Status::ok();
   }
 
+  /// Of a sub-graph: (output, input) pairs, by their positions, of which the one lies in the memory of the other.
+  const std::vector<std::pair<size_t, size_t>> &sharing() const { return sharing_; }
   /// Two inputs that are the same view of one storage share their memory.
   void shareMemory(ValueId a, ValueId b) { views_[b] = view(a); }
   /// The final content of an input that was written to; invalid if it was not.
@@ -81,6 +84,24 @@ public:
   }
 
 private:
+  void noteSharing() {
+    std::vector<ValueId> outputs;
+    for (const Argument &a : g_.outputs) forEachValue(a, [&](ValueId v) { outputs.push_back(v); });
+    auto isTensor = [&](ValueId v) { return v.valid() && g_.value(v).kind == Value::Kind::Tensor; };
+    for (size_t k = 0; k < outputs.size(); ++k)
+      for (size_t i = 0; i < g_.inputs.size(); ++i)
+        if (isTensor(outputs[k]) && isTensor(g_.inputs[i]) && view(outputs[k]).memory == view(g_.inputs[i]).memory) sharing_.emplace_back(k, i);
+  }
+  /// What a branch or a loop gives may lie in the memory of an operand, or be new: which of them, only a run knows.
+  void mayShare(const Node &n, const std::vector<std::pair<size_t, size_t>> &pairs) {
+    std::vector<ValueId> operands, results;
+    for (const Argument &a : n.args)
+      if (const auto *list = std::get_if<std::vector<ValueId>>(&a)) operands.insert(operands.end(), list->begin(), list->end());
+    for (const std::vector<ValueId> &entry : n.outputs) results.insert(results.end(), entry.begin(), entry.end());
+    for (const auto &[result, operand] : pairs)
+      if (result < results.size() && operand < operands.size() && results[result].valid())
+        mayShare_.emplace_back(view(results[result]).memory, view(operands[operand]).memory);
+  }
   bool written(ValueId input) {
     return g_.value(input).kind == Value::Kind::Tensor && memories_[view(input).memory].version > 0;
   }
@@ -243,6 +264,10 @@ private:
   /// `x`, the new content of the view, becomes the content of its memory.
   Status write(ValueId target, ValueId x, const Node &from) {
     View v = view(target);
+    for (const auto &[a, b] : mayShare_)
+      if (v.memory == a || v.memory == b)
+        return fail(diag::MutationUnsupported, from.loc, from.target,
+                    "a branch or a loop before it may have given back its operand, or a new tensor: whether both change, only a run knows; return a clone");
     // The contents along the chain, before the write.
     std::vector<ValueId> before{memories_[v.memory].current};
     for (size_t i = 0; i + 1 < v.chain.size(); ++i) before.push_back(apply(v.chain[i], before.back()));
@@ -319,6 +344,7 @@ private:
   std::unordered_set<std::string> names_;
   std::unordered_map<ValueId, View> views_;
   std::vector<Memory> memories_;
+  std::vector<std::pair<size_t, size_t>> sharing_, mayShare_; // mayShare_: of memories
 };
 
 Status Functionalizer::node(Node &n) {
@@ -333,7 +359,9 @@ Status Functionalizer::node(Node &n) {
     if (auto *sub = std::get_if<std::shared_ptr<Graph>>(&a)) {
       // Sub-graphs may be shared between copies of a node.
       *sub = std::make_shared<Graph>(**sub);
-      if (Status s = Functionalizer(**sub, callers_, true).run(); !s) return s;
+      Functionalizer inside(**sub, callers_, true);
+      if (Status s = inside.run(); !s) return s;
+      mayShare(n, inside.sharing());
     }
   if (n.target == "neso.launch_") return launch(n);
   if (isOfCaller(n.target)) {

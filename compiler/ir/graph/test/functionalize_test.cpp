@@ -4,6 +4,7 @@
 #include "base/diagnostics/graph.h"
 #include "ir/graph/ops.h"
 #include "ir/graph/passes/functionalize.h"
+#include "ir/graph/passes/simplify.h"
 #include "ir/graph/passes/views.h"
 
 using namespace neso;
@@ -170,6 +171,60 @@ TEST(Functionalize, ReshapeThatMustCopyIsNoView) {
 }
 
 // E0202 MutationUnsupported
+// The slice has gaps, so that both a new tensor and the way back through the transpose have contiguous strides: it must not pass for nothing.
+TEST(Functionalize, TheWayBackThroughATransposeStays) {
+  Builder k;
+  ValueId s = k.op("aten.sigmoid.default", {k.x}, Builder::type({4, 6}), "s");
+  TensorType gaps = Builder::type({4, 4}), turned = gaps;
+  gaps.strides = {6, 1}, turned.strides = {1, 6};
+  ValueId part = k.op("aten.slice.Tensor", {s, int64_t(1), int64_t(0), int64_t(4), int64_t(1)}, gaps, "part");
+  ValueId t = k.op("aten.t.default", {part}, turned, "t");
+  k.op("aten.relu_.default", {t}, turned, "relu_");
+  k.output(s);
+  ASSERT_TRUE(functionalize(k.m));
+  simplify(k.m);
+  EXPECT_EQ(k.targets(), "aten.sigmoid.default aten.slice.Tensor aten.t.default aten.relu.default aten.permute_copy.default aten.slice_scatter.default");
+}
+
+/// cond of `b` whose one branch gives its operand back.
+Builder givingBack(bool cloned) {
+  Builder k;
+  TensorType row = Builder::type({6});
+  auto branch = [&](const char *target) {
+    auto g = std::make_shared<Graph>();
+    const ValueId in = g->addValue("a", row);
+    g->inputs.push_back(in);
+    Node n;
+    n.name = "y", n.target = target, n.args = {in};
+    EXPECT_TRUE(bindArguments(n, *g));
+    const ValueId out = g->addValue("y", row);
+    n.outputs = {{out}};
+    g->nodes.push_back(std::move(n));
+    g->outputs.push_back(out);
+    return g;
+  };
+  ValueId some = k.op("aten.any.default", {k.b}, Builder::type({}), "some");
+  Node n;
+  n.name = "y", n.target = "higher_order.cond";
+  n.args = {some, branch(cloned ? "aten.clone.default" : "aten.alias.default"), branch("aten.neg.default"), std::vector<ValueId>{k.b}};
+  const ValueId y = k.m.graph.addValue("y", row);
+  n.outputs = {{y}};
+  k.m.graph.nodes.push_back(std::move(n));
+  k.op("aten.add_.Tensor", {k.b, y, int64_t(1)}, row, "add_");
+  k.output(y);
+  return k;
+}
+
+TEST(Functionalize, WhatABranchMayHaveGivenBackIsNotWritten) {
+  Builder k = givingBack(false);
+  Status st = functionalize(k.m);
+  ASSERT_FALSE(st);
+  EXPECT_EQ(st.error().diagnostics()[0].kind, diag::MutationUnsupported);
+  EXPECT_NE(st.error().str().find("return a clone"), std::string::npos) << st.error().str();
+  Builder other = givingBack(true);
+  EXPECT_TRUE(functionalize(other.m));
+}
+
 TEST(Functionalize, WhatHasNoFunctionalFormIsNamed) {
   Builder k;
   ValueId s = k.op("aten.sigmoid.default", {k.x}, Builder::type({4, 6}), "s");
