@@ -412,13 +412,13 @@ class Kernel(Wide, Values):
         b = [v for v in self.values if v.dtype == a.dtype and v.shape == a.shape and v is not a]
         r = self.like(a, a.name, a.shape)
         self.emit(f"if {self.comparison(s)}:")
-        before, self.indent = list(self.values), self.indent + 1
+        before, special, self.indent = list(self.values), list(self.special), self.indent + 1
         if self.chance(30):
             self.statement(allow_store=True)
         w = self.pick(b) if b else a
         self.emit(f"{r.name} = {w.name}" if not a.is_int or self.chance(50) else f"{r.name} = {w.name} ^ {a.name}")
         self.indent -= 1
-        self.values = before
+        self.values, self.special = before, special
         if self.chance(35):
             self.emit("else:")
             self.indent += 1
