@@ -234,6 +234,7 @@ def main():
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
     import golden_attention
+    import golden_complex
     import golden_data
     import golden_edges
     import golden_linalg
@@ -245,7 +246,7 @@ def main():
     import golden_training
     jobs = all_jobs(write_model, golden_models.FAMILIES,
                     [golden_ops.groups(), golden_edges.groups(), golden_scaling.groups(), golden_data.groups(), golden_training.groups(),
-                     golden_quantised.groups(), golden_linalg.groups(), {"attention": golden_attention.attention()}])
+                     golden_quantised.groups(), golden_linalg.groups(), golden_complex.groups(), {"attention": golden_attention.attention()}])
     jobs["state"] = (write_state, golden_state.CASES)
     torch.set_num_threads(1)
     failed = 0

@@ -619,7 +619,7 @@ private:
       return breach("L1", fmt::format("constant buffer '{}' has no constant", b.name)), false;
     const Constant &c = p_.constants[static_cast<size_t>(b.index)];
     const std::optional<int64_t> elements = b.elements.asConst();
-    if (c.dtype != b.dtype || !elements || c.bytes < *elements * itemSize(b.dtype))
+    if (toReal(c.dtype) != b.dtype || !elements || c.bytes < *elements * itemSize(b.dtype))
       return breach("L1", fmt::format("the constant of '{}' has {} bytes of {}", b.name, c.bytes, name(c.dtype))), false;
     return true;
   }

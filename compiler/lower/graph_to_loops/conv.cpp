@@ -408,6 +408,7 @@ void addConv(OpTable &t) {
         "conv_transpose2d.input conv_transpose3d.input convolution.default _convolution.default",
         convOp);
   t.add("convolution_backward.default", convBackward);
+  t.onComplex(OnComplex::Own, "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution _convolution");
 }
 
 } // namespace neso::lower

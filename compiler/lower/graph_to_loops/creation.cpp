@@ -1,4 +1,5 @@
 // Operators that make tensors out of numbers and sizes, and dtype conversions.
+#include <algorithm>
 #include <cmath>
 
 #include "lower/graph_to_loops/op_call.h"
@@ -36,7 +37,6 @@ static Tensors arangeOp(OpCall &o) {
 
 static Tensors linspaceOp(OpCall &o) {
   DType t = o.out().dtype;
-  if (isComplex(t)) return o.fail("complex numbers are not supported here");
   Tensor a = cast(o.t("start"), DType::F64), z = cast(o.t("end"), DType::F64);
   // Integer results start and end at integers.
   if (!isFloat(t)) a = cast(cast(a, t), DType::F64), z = cast(cast(z, t), DType::F64);
@@ -91,10 +91,8 @@ static void addFactories(OpTable &t) {
         linspaceOp);
   t.add("eye.default eye.m", [](OpCall &o) -> Tensors {
     DType d = o.out().dtype;
-    if (isComplex(d)) return o.fail("complex numbers are not supported here");
-    return {Tensor::lazy(o.ctx, d, o.out().sizes, [d](BodyBuilder &b, const Index &i) {
-      return b.cast(b.compare(OpKind::Eq, i[0], i[1]), computeType(d));
-    })};
+    const DType r = toReal(d);
+    return {cast(Tensor::lazy(o.ctx, r, o.out().sizes, [r](BodyBuilder &b, const Index &i) { return b.cast(b.compare(OpKind::Eq, i[0], i[1]), computeType(r)); }), d)};
   });
   t.add("tril_indices.default", [](OpCall &o) -> Tensors { return triIndices(o, true); });
   t.add("triu_indices.default", [](OpCall &o) -> Tensors { return triIndices(o, false); });
@@ -155,23 +153,37 @@ static void addConversions(OpTable &t) {
   });
 }
 
+/// The powers from 0 to n - 1 of the elements of x, along a new last dim.
+static Tensors powersOf(OpCall &o, const Tensor &x, Expr n, bool increasing) {
+  const std::optional<int64_t> count = n.asConst();
+  if (!count || *count < 1) return o.fail("the number of powers of complex numbers must be constant, and not 0");
+  Tensors columns{full(o.ctx, x.sizes(), x.dtype(), 1)};
+  while (static_cast<int64_t>(columns.size()) < *count) columns.push_back(columns.size() == 1 ? x : mul(columns.back(), x).realize());
+  if (!increasing) std::reverse(columns.begin(), columns.end());
+  for (Tensor &c : columns) c = unsqueeze(c, c.rank());
+  return {concat(columns, x.rank())};
+}
+
 void addCreation(OpTable &t) {
+  t.family(OnComplex::Own);
   addFactories(t);
   addConversions(t);
   t.add("vander.default linalg_vander.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t(o.has("x") ? "x" : "self");
-    if (x.isComplex()) return o.fail("complex numbers are not supported here");
     if (x.rank() == 0) x = reshape(x, {1});
     Expr n = o.out().sizes.back();
     bool inc = o.node.target == "aten.linalg_vander.default" || o.flag("increasing");
     DType d = o.out().dtype;
     Tensor y = cast(x, d);
+    if (isComplex(d)) return powersOf(o, y, n, inc);
     return {Tensor::lazy(o.ctx, d, o.out().sizes, [y, n, inc](BodyBuilder &b, const Index &i) {
       Index j(i.begin(), i.end() - 1);
       Val v = y.at(b, j), e = b.cast(b.index(inc ? i.back() : n - 1 - i.back()), v.dtype);
       return bin(OpKind::Pow, v, e);
     })};
   });
+  t.onComplex(OnComplex::Parts, "linspace");
+  t.onComplex(OnComplex::Refuse, "logspace arange");
 }
 
 } // namespace neso::lower

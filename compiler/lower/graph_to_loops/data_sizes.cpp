@@ -272,6 +272,7 @@ void addDataSizes(OpTable &t) {
   t.add("bincount.default", bincountOp);
   t.add("repeat_interleave.Tensor", repeatPositions);
   t.add("repeat_interleave.self_Tensor", repeatElements);
+  t.onComplex(OnComplex::Own, "nonzero argwhere nonzero_numpy where.default masked_select repeat_interleave.self_Tensor");
 }
 
 } // namespace neso::lower

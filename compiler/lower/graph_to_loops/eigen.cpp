@@ -379,6 +379,9 @@ Parts normalised(const Parts &v, const Tensor &complex) {
   return {make(true), make(false)};
 }
 
-void addEigen(OpTable &t) { t.add("linalg_eig.default linalg_eigvals.default _linalg_eigvals.default", eigOp); }
+void addEigen(OpTable &t) {
+  t.add("linalg_eig.default linalg_eigvals.default _linalg_eigvals.default", eigOp);
+  t.onComplex(OnComplex::Own, "linalg_eig linalg_eigvals _linalg_eigvals");
+}
 
 } // namespace neso::lower

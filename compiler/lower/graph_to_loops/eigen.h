@@ -1,5 +1,6 @@
 // What eigenvalues of real matrices (eigen.cpp) and of complex ones (eigen_complex.cpp) share. All is computed in float64.
 #pragma once
+#include "lower/graph_to_loops/complex_val.h"
 #include "lower/graph_to_loops/linalg.h"
 #include "lower/graph_to_loops/turns.h"
 
@@ -19,20 +20,6 @@ inline Expr within(BodyBuilder &b, Val v, int64_t n) {
 /// Memory full of one number.
 inline Tensor integers(Lowering &ctx, const Sizes &sizes, int64_t value) { return carry(fullInt(ctx, sizes, DType::I64, value)); }
 
-struct Complex {
-  Val re, im;
-};
-inline Complex operator+(Complex a, Complex b) { return {a.re + b.re, a.im + b.im}; }
-inline Complex operator-(Complex a, Complex b) { return {a.re - b.re, a.im - b.im}; }
-inline Complex operator*(Complex a, Complex b) { return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }
-inline Complex operator*(Complex a, Val b) { return {a.re * b, a.im * b}; }
-inline Complex operator/(Complex a, Complex b) {
-  const Val size = b.re * b.re + b.im * b.im;
-  return {(a.re * b.re + a.im * b.im) / size, (a.im * b.re - a.re * b.im) / size};
-}
-inline Complex where(Val c, Complex a, Complex b) { return {where(c, a.re, b.re), where(c, a.im, b.im)}; }
-inline Val sizeOf(Complex a) { return un(OpKind::Abs, a.re) + un(OpKind::Abs, a.im); }
-inline Complex real(Val v) { return {v, num(v, 0)}; }
 /// What is divided by must not vanish: a matrix that differs in its last bits has a number there.
 inline Complex pivot(Complex a) { return where(sizeOf(a) < kEpsilon, real(num(a.re, kEpsilon)), a); }
 

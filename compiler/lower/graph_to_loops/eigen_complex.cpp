@@ -10,9 +10,6 @@ namespace neso::lower {
 
 namespace {
 
-Complex conjugate(Complex a) { return {a.re, -a.im}; }
-Val squareOf(Complex a) { return a.re * a.re + a.im * a.im; }
-Val lengthOf(Complex a) { return un(OpKind::Sqrt, squareOf(a)); }
 /// a / |a|, 1 for 0.
 Complex direction(Complex a) {
   const Val size = lengthOf(a), none = eq(size, 0.0), by = where(none, num(size, 1), size);

@@ -479,6 +479,8 @@ void addFft(OpTable &t) {
       return b.cast(b.cast(k, DType::F64) / (b.index(n, DType::F64) * d), computeType(ty));
     })};
   });
+  t.onComplex(OnComplex::Own, "stft istft fft_fft fft_ifft fft_rfft fft_irfft fft_hfft fft_ihfft fft_fft2 fft_ifft2 fft_rfft2 fft_irfft2 fft_hfft2 fft_ihfft2 fft_fftn "
+                              "fft_ifftn fft_rfftn fft_irfftn fft_hfftn fft_ihfftn _fft_c2c _fft_r2c _fft_c2r fft_fftshift fft_ifftshift");
 }
 
 } // namespace neso::lower

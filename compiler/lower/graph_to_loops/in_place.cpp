@@ -169,7 +169,7 @@ void InPlace::absorb(Lowering &ctx, ValueId source, const Tensor &x, Values &val
     Values two = values;
     two[self.value] = whole, two[source.value] = x;
     OpCall call(ctx, graph_, n, two);
-    Tensors made = (*OpTable::instance().find(n.target))(call);
+    Tensors made = call.lower(*OpTable::instance().find(n.target));
     if (made.size() != 1 || made[0].key() != whole.key()) continue;
     absorbed_.insert({i, self.value});
     ValueId out = n.outputs[0][0];

@@ -215,7 +215,6 @@ static Tensors indexPutOp(OpCall &o) {
   Tensor x = o.t("self"), v = cast(o.t("values"), x.dtype());
   Tensors indices = o.list("indices");
   bool accumulate = o.flag("accumulate");
-  if (x.isComplex()) return o.fail("complex numbers are not supported here");
   const bool masks = std::any_of(indices.begin(), indices.end(), [](const Tensor &t) { return t.valid() && (t.dtype() == DType::Bool || t.dtype() == DType::U8); });
   if (masks) {
     if (indices.size() == 1 && v.numel().isConst(1)) {
@@ -306,12 +305,12 @@ static Tensor scatterReduce(const Tensor &x, const Sizes &ranges,
 
 static Tensors scatterOp(OpCall &o) {
   Tensor x0 = o.t("self"), index = o.t("index"), x = x0;
-  if (x.isComplex()) return o.fail("complex numbers are not supported here");
   const std::string &n = o.node.target;
   Tensor src = o.has("src") ? o.t("src") : o.t("value");
   src = cast(src, x.dtype());
   std::string mode = n.find("scatter_add") != std::string::npos ? "sum" : o.has("reduce") ? o.text("reduce") : "set";
   if (mode == "add") mode = "sum";
+  if (mode != "sum" && mode != "set" && o.ofPart()) return o.fail("only sums of complex numbers are collected");
   if (x.rank() == 0) x = reshape(x, {1});
   if (index.rank() == 0) index = reshape(index, {1});
   if (src.rank() == 0) src = broadcastTo(src, index.sizes());
@@ -335,7 +334,6 @@ static Tensors scatterOp(OpCall &o) {
 
 static Tensors indexAddOp(OpCall &o) {
   Tensor x0 = o.t("self"), x = x0, index = o.t("index");
-  if (x.isComplex()) return o.fail("complex numbers are not supported here");
   const std::string &n = o.node.target;
   bool fill = n.find("index_fill") != std::string::npos;
   Tensor src = o.t(fill ? "value" : "source");
@@ -343,9 +341,10 @@ static Tensors indexAddOp(OpCall &o) {
   std::string mode = n.find("index_add") != std::string::npos      ? "sum"
                      : n.find("index_reduce") != std::string::npos ? o.text("reduce")
                                                                    : "set";
+  if (mode != "sum" && mode != "set" && o.ofPart()) return o.fail("only sums of complex numbers are collected");
   if (mode == "sum" && o.has("alpha")) {
-    double alpha = o.number("alpha", 1);
-    if (alpha != 1) src = mul(src, cast(o.t("alpha"), x.dtype()));
+    const double alpha = o.number("alpha", 1);
+    if (alpha != 1) src = o.ofPart() ? mulNumber(src, alpha) : mul(src, cast(o.t("alpha"), x.dtype()));
   }
   if (x.rank() == 0) x = reshape(x, {1});
   if (index.rank() == 0) index = reshape(index, {1});
@@ -380,7 +379,6 @@ static Tensors takeOp(OpCall &o) {
 
 static Tensors putOp(OpCall &o) {
   Tensor x = o.t("self"), index = flatten(o.t("index")), src = flatten(cast(o.t("source"), x.dtype()));
-  if (x.isComplex()) return o.fail("complex numbers are not supported here");
   Expr n = x.numel();
   auto where = [=](BodyBuilder &b, const Index &i) { return Index{b.indirect(index.at(b, i), n, true, true)}; };
   Tensor r = scatterReduce(flatten(x), index.sizes(), where, src, o.flag("accumulate") ? "sum" : "set", true);
@@ -389,7 +387,6 @@ static Tensors putOp(OpCall &o) {
 
 static Tensors maskedScatter(OpCall &o) {
   Tensor x = o.t("self"), m = o.t("mask"), src = flatten(o.t("source")), xm[] = {x, m};
-  if (x.isComplex()) return o.fail("complex numbers are not supported here");
   Sizes sizes = broadcastSizes(xm);
   x = broadcastTo(x, sizes);
   m = flatten(broadcastTo(cast(m, DType::Bool), sizes));
@@ -506,8 +503,7 @@ static void addIndices(OpTable &t) {
   t.add("embedding_renorm.default", embeddingRenorm);
   t.add("_unsafe_masked_index_put_accumulate.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self"), m = o.t("mask"), v = cast(o.t("values"), x.dtype());
-    if (x.isComplex()) return o.fail("complex numbers are not supported here");
-    DType acc = collectType(x.dtype());
+      DType acc = collectType(x.dtype());
     Advanced a(x, o.list("indices"));
     if (a.masks) return o.fail("masks among the indices are not supported");
     if (x.rank() == 0) return {cast(add(cast(x, acc), where(m, cast(v, acc), full(o.ctx, {}, acc, 0))), x.dtype())};
@@ -590,7 +586,7 @@ static void addEmbeddings(OpTable &t) {
   t.add("_unsafe_masked_index.default", [](OpCall &o) -> Tensors {
     Tensor x = source(o.t("self")), m = o.t("mask");
     Advanced a(x, o.list("indices"));
-    if (a.masks || x.isComplex()) return o.fail("masks among the indices are not supported");
+    if (a.masks) return o.fail("masks among the indices are not supported");
     Tensor fill = cast(o.t("fill"), x.dtype());
     Sizes sizes = x.sizes();
     m = broadcastTo(m, a.result);
@@ -603,6 +599,9 @@ static void addEmbeddings(OpTable &t) {
 void addIndexing(OpTable &t) {
   addIndices(t);
   addEmbeddings(t);
+  t.onComplex(OnComplex::Own, "index _unsafe_index gather take_along_dim index_select take embedding");
+  t.onComplex(OnComplex::Parts, "index_put _unsafe_index_put _index_put_impl scatter scatter_add scatter_reduce index_add index_copy index_fill index_reduce put "
+                                "masked_scatter _unsafe_masked_index _unsafe_masked_index_put_accumulate");
 }
 
 } // namespace neso::lower

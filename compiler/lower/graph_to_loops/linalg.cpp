@@ -6,10 +6,11 @@
 
 namespace neso::lower {
 
-std::string matrixFault(const Tensor &a) {
+std::string matrixFault(const Tensor &a) { return a.isComplex() ? "complex matrices are not supported" : numberFault(a); }
+
+std::string numberFault(const Tensor &a) {
   if (a.rank() < 2) return "the argument is no matrix";
-  if (a.isComplex()) return "complex matrices are not supported";
-  if (a.dtype() != DType::F32 && a.dtype() != DType::F64) return "only float32 and float64 matrices are supported";
+  if (toReal(a.dtype()) != DType::F32 && toReal(a.dtype()) != DType::F64) return "only float32 and float64 matrices are supported";
   for (int64_t d : {-2, -1})
     if (!a.size(d).asConst() || a.size(d).constValue() > kMostColumns)
       return "matrices of symbolic size or of more than 64 rows or columns are not supported";
@@ -24,6 +25,20 @@ Val elementOf(BodyBuilder &b, const Tensor &a, const Index &batch, Expr r, Expr 
   return a.at(b, i);
 }
 
+Complex numberOf(BodyBuilder &b, const Tensor &a, const Index &batch, Expr r, Expr c) {
+  Index i = batch;
+  i.push_back(r), i.push_back(c);
+  return numberAt(b, a, i);
+}
+
+Tensor conjugateOf(const Tensor &a) { return a.isComplex() ? Tensor::complex(a.real(), neg(a.imag()), a.dtype()) : a; }
+
+Tensor numberMatrixOf(Lowering &ctx, DType t, const Sizes &batch, Expr rows, Expr columns, const NumberMatrixFn &fn) {
+  Sizes sizes = batch;
+  sizes.push_back(rows), sizes.push_back(columns);
+  return numbers(ctx, t, sizes, [fn](BodyBuilder &b, const Index &i) { return fn(b, Index(i.begin(), i.end() - 2), i[i.size() - 2], i.back()); }).realize();
+}
+
 Tensor matrixOf(Lowering &ctx, DType t, const Sizes &batch, Expr rows, Expr columns, const MatrixFn &fn) {
   Sizes sizes = batch;
   sizes.push_back(rows), sizes.push_back(columns);
@@ -35,10 +50,11 @@ Tensor matrixOf(Lowering &ctx, DType t, const Sizes &batch, Expr rows, Expr colu
 }
 
 Tensor identityMatrix(const Tensor &like, int64_t rows, int64_t columns) {
-  DType t = like.dtype();
-  return matrixOf(like.ctx(), t, batchOf(like), rows, columns, [t](BodyBuilder &b, const Index &, Expr r, Expr c) {
+  DType t = toReal(like.dtype());
+  const Tensor one = matrixOf(like.ctx(), t, batchOf(like), rows, columns, [t](BodyBuilder &b, const Index &, Expr r, Expr c) {
     return b.cast(b.compare(OpKind::Eq, r, c), t);
   });
+  return cast(one, like.dtype());
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -79,9 +95,9 @@ static Lu luOf(const Tensor &a0, bool pivoting = true) {
     if (pivoting) {
       Sizes sizes = batchOf(a);
       sizes.push_back(m);
-      Tensor column = Tensor::lazy(ctx, a.dtype(), sizes, [=](BodyBuilder &b, const Index &i) {
+      Tensor column = Tensor::lazy(ctx, toReal(a.dtype()), sizes, [=](BodyBuilder &b, const Index &i) {
         Index batch(i.begin(), i.end() - 1);
-        Val v = un(OpKind::Abs, elementOf(b, old, batch, i.back(), step.index(b, n)));
+        Val v = sizeOf(numberOf(b, old, batch, i.back(), step.index(b, n)));
         return where(step.is(OpKind::Ge, b, i.back()), v, num(v, -1));
       });
       p = argExtreme(true, column, -1, false).realize();
@@ -89,16 +105,16 @@ static Lu luOf(const Tensor &a0, bool pivoting = true) {
       p = fullInt(ctx, batchOf(a), DType::I64, j);
     }
     out.pivot.push_back(p);
-    a = matrixOf(ctx, a.dtype(), batchOf(a), m, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+    a = numberMatrixOf(ctx, a.dtype(), batchOf(a), m, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
       Val pv = p.at(b, i);
       Expr from = pivoting ? b.indirect(swapped(b, r, step, pv), m, false, false) : r,
            pr = pivoting ? b.indirect(pv, m, false, false) : step.index(b, m), column = step.index(b, n);
-      Val v = elementOf(b, old, i, from, c), top = elementOf(b, old, i, pr, column),
-          l = elementOf(b, old, i, from, column);
+      const Complex v = numberOf(b, old, i, from, c), top = numberOf(b, old, i, pr, column);
+      Complex l = numberOf(b, old, i, from, column);
       // A zero pivot leaves its column as it is.
-      l = where(eq(top, 0.0), l, l / top);
+      l = where(isZero(top), l, l / top);
       Val below = step.is(OpKind::Gt, b, r);
-      Val reduced = where(step.is(OpKind::Eq, b, c), l, v - l * elementOf(b, old, i, pr, c));
+      const Complex reduced = where(step.is(OpKind::Eq, b, c), l, v - l * numberOf(b, old, i, pr, c));
       return where(below && step.is(OpKind::Ge, b, c), reduced, v);
     });
   }
@@ -169,36 +185,36 @@ static Tensor firstBad(const Tensor &d, const std::function<Val(Val)> &bad) {
 }
 
 static Tensor luInfo(const Lu &lu) {
-  return firstBad(diagonalOf(lu.packed), [](Val v) { return eq(v, 0.0); });
+  const Tensor d = diagonalOf(lu.packed);
+  // 0 where both parts are.
+  const Tensor sizes = d.isComplex() ? add(unary(d.real(), OpKind::Abs), unary(d.imag(), OpKind::Abs)) : d;
+  return firstBad(sizes, [](Val v) { return eq(v, 0.0); });
 }
 
 static Tensor lowerOf(const Tensor &packed, int64_t k) {
-  return matrixOf(packed.ctx(), packed.dtype(), batchOf(packed), rowsOf(packed), k,
-                  [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-                    Val v = elementOf(b, packed, i, r, c);
-                    return where(b.compare(OpKind::Gt, r, c), v,
-                                 where(b.compare(OpKind::Eq, r, c), num(v, 1), num(v, 0)));
-                  });
+  return numberMatrixOf(packed.ctx(), packed.dtype(), batchOf(packed), rowsOf(packed), k, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+    const Complex v = numberOf(b, packed, i, r, c), one{num(v.re, 1), {}}, none{num(v.re, 0), {}};
+    return where(b.compare(OpKind::Gt, r, c), v, where(b.compare(OpKind::Eq, r, c), one, none));
+  });
 }
 
 static Tensor upperOf(const Tensor &packed, int64_t k) {
-  return matrixOf(packed.ctx(), packed.dtype(), batchOf(packed), k, columnsOf(packed),
-                  [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-                    Val v = elementOf(b, packed, i, r, c);
-                    return where(b.compare(OpKind::Le, r, c), v, num(v, 0));
-                  });
+  return numberMatrixOf(packed.ctx(), packed.dtype(), batchOf(packed), k, columnsOf(packed), [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+    const Complex v = numberOf(b, packed, i, r, c);
+    return where(b.compare(OpKind::Le, r, c), v, Complex{num(v.re, 0), {}});
+  });
 }
 
 /// P [..., m, m] with a = P L U.
 static Tensor permutationMatrix(const Tensors &pivot, const Tensor &like) {
   Tensor order = permutationOf(pivot, like);
-  DType t = like.dtype();
-  return matrixOf(like.ctx(), t, batchOf(like), rowsOf(like), rowsOf(like),
-                  [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-                    Index at = i;
-                    at.push_back(c);
-                    return b.cast(eq(order.at(b, at), b.index(r)), t);
-                  });
+  DType t = toReal(like.dtype());
+  const Tensor moves = matrixOf(like.ctx(), t, batchOf(like), rowsOf(like), rowsOf(like), [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+    Index at = i;
+    at.push_back(c);
+    return b.cast(eq(order.at(b, at), b.index(r)), t);
+  });
+  return cast(moves, like.dtype());
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -232,15 +248,15 @@ static Tensor solveTriangular(Tensor t, Tensor b0, bool upper, bool unit) {
   for (int64_t step = 0; step < n; ++step) {
     const Step j(t.ctx(), upper ? n - 1 - step : step);
     Tensor old = x;
-    x = matrixOf(t.ctx(), x.dtype(), batchOf(x), x.size(-2), x.size(-1),
-                 [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-                   const Expr at = j.index(b, n);
-                   Val solved = elementOf(b, old, i, at, c), here = elementOf(b, old, i, r, c);
-                   if (!unit) solved = solved / elementOf(b, t, i, at, at);
-                   Val open = j.is(upper ? OpKind::Lt : OpKind::Gt, b, r);
-                   Val rest = here - elementOf(b, t, i, r, at) * solved;
-                   return where(j.is(OpKind::Eq, b, r), solved, where(open, rest, here));
-                 });
+    x = numberMatrixOf(t.ctx(), x.dtype(), batchOf(x), x.size(-2), x.size(-1), [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+      const Expr at = j.index(b, n);
+      Complex solved = numberOf(b, old, i, at, c);
+      const Complex here = numberOf(b, old, i, r, c);
+      if (!unit) solved = solved / numberOf(b, t, i, at, at);
+      Val open = j.is(upper ? OpKind::Lt : OpKind::Gt, b, r);
+      const Complex rest = here - numberOf(b, t, i, r, at) * solved;
+      return where(j.is(OpKind::Eq, b, r), solved, where(open, rest, here));
+    });
   }
   return x;
 }
@@ -254,9 +270,10 @@ static Tensor solveLu(const Tensor &packed, const Tensors &pivot, const Tensor &
     return b;
   }
   if (adjoint) {
-    // U^T L^T P^T x = b.
-    Tensor y = solveTriangular(transpose(lu, -2, -1), b, false, false);
-    y = solveTriangular(transpose(lu, -2, -1), y, true, true);
+    // U^H L^H P^T x = b.
+    const Tensor turned = transpose(conjugateOf(lu), -2, -1);
+    Tensor y = solveTriangular(turned, b, false, false);
+    y = solveTriangular(turned, y, true, true);
     return matmul(permutationMatrix(pivot, packed), y);
   }
   Tensor order = permutationOf(pivot, packed);
@@ -265,12 +282,11 @@ static Tensor solveLu(const Tensor &packed, const Tensors &pivot, const Tensor &
   orderSizes.push_back(n);
   order = broadcastTo(order, orderSizes);
   b = source(b);
-  Tensor permuted = matrixOf(b.ctx(), b.dtype(), batchOf(b), b.size(-2), b.size(-1),
-                             [=](BodyBuilder &body, const Index &i, Expr r, Expr c) {
-                               Index at = i;
-                               at.push_back(r);
-                               return elementOf(body, b, i, body.indirect(order.at(body, at), n, false, false), c);
-                             });
+  Tensor permuted = numberMatrixOf(b.ctx(), b.dtype(), batchOf(b), b.size(-2), b.size(-1), [=](BodyBuilder &body, const Index &i, Expr r, Expr c) {
+    Index at = i;
+    at.push_back(r);
+    return numberOf(body, b, i, body.indirect(order.at(body, at), n, false, false), c);
+  });
   return solveTriangular(lu, solveTriangular(lu, permuted, false, true), true, false);
 }
 
@@ -290,7 +306,7 @@ static bool isVector(const Tensor &a, const Tensor &b) {
 
 static Tensors solveOp(OpCall &o) {
   Tensor a = o.t("A"), b = o.t("B");
-  if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
   bool left = o.flag("left", true), vector = left && isVector(a, b);
   if (vector) b = unsqueeze(b, b.rank());
   Lu lu = luOf(left ? a : transpose(a, -2, -1));
@@ -313,44 +329,55 @@ struct Cholesky {
 } // namespace
 
 static Cholesky choleskyOf(const Tensor &a0, bool upper) {
-  Tensor a = upper ? transpose(a0, -2, -1) : a0;
+  Tensor a = upper ? transpose(conjugateOf(a0), -2, -1) : a0;
   a.realize();
   int64_t n = rowsOf(a);
   Tensors pivots;
   for (int64_t j = 0; j < n; ++j) {
     Tensor old = a;
-    pivots.push_back(unsqueeze(select(select(old, -1, j), -1, j), old.rank() - 2));
+    // Diagonals are real: what stands beside it is not read.
+    pivots.push_back(unsqueeze(select(select(old.real(), -1, j), -1, j), old.rank() - 2));
     const Step step(a.ctx(), j);
-    a = matrixOf(a.ctx(), a.dtype(), batchOf(a), n, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+    a = numberMatrixOf(a.ctx(), a.dtype(), batchOf(a), n, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
       const Expr at = step.index(b, n);
-      Val root = un(OpKind::Sqrt, elementOf(b, old, i, at, at)), here = elementOf(b, old, i, r, c);
-      Val column = elementOf(b, old, i, r, at) / root, row = elementOf(b, old, i, c, at) / root;
-      Val update =
-          where(step.is(OpKind::Eq, b, c), where(step.is(OpKind::Eq, b, r), root, column), here - column * row);
+      const Val root = un(OpKind::Sqrt, elementOf(b, old.real(), i, at, at));
+      const Complex here = numberOf(b, old, i, r, c), column = numberOf(b, old, i, r, at) / root, row = numberOf(b, old, i, c, at) / root;
+      const Complex update = where(step.is(OpKind::Eq, b, c), where(step.is(OpKind::Eq, b, r), Complex{root, {}}, column), here - column * conjugate(row));
       Val open = step.is(OpKind::Ge, b, c) && b.compare(OpKind::Ge, r, c);
-      return where(open, update, where(b.compare(OpKind::Lt, r, c), num(here, 0), here));
+      return where(open, update, where(b.compare(OpKind::Lt, r, c), Complex{num(here.re, 0), {}}, here));
     });
   }
   Tensor info = n == 0 ? fullInt(a.ctx(), batchOf(a), DType::I32, 0)
                        : firstBad(concat(pivots, pivots[0].rank() - 1), [](Val v) { return !(v > 0.0); });
-  return {upper ? transpose(a, -2, -1) : a, info};
+  return {upper ? transpose(conjugateOf(a), -2, -1) : a, info};
 }
 
 static Tensor choleskySolve(const Tensor &b, const Tensor &factor, bool upper) {
-  Tensor l = upper ? transpose(factor, -2, -1) : factor;
-  return solveTriangular(transpose(l, -2, -1), solveTriangular(l, b, false, false), true, false);
+  Tensor l = upper ? transpose(conjugateOf(factor), -2, -1) : factor;
+  return solveTriangular(transpose(conjugateOf(l), -2, -1), solveTriangular(l, b, false, false), true, false);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // QR
 
 /// Element r of Householder vector j.
-static Val reflectorAt(BodyBuilder &b, const Tensor &packed, const Index &i, Expr r, const Step &j) {
-  Val v = elementOf(b, packed, i, r, j.index(b, packed.size(-1)));
-  return where(j.is(OpKind::Gt, b, r), v, where(j.is(OpKind::Eq, b, r), num(v, 1), num(v, 0)));
+static Complex reflectorAt(BodyBuilder &b, const Tensor &packed, const Index &i, Expr r, const Step &j) {
+  const Complex v = numberOf(b, packed, i, r, j.index(b, packed.size(-1)));
+  return where(j.is(OpKind::Gt, b, r), v, where(j.is(OpKind::Eq, b, r), Complex{num(v.re, 1), {}}, Complex{num(v.re, 0), {}}));
 }
 
-/// (I - tau v v^T) c for reflector j.
+/// The sums over r of `count` numbers.
+static Tensor sumOfNumbers(Lowering &ctx, DType t, const Sizes &sizes, Expr count, const std::function<Complex(BodyBuilder &, const Index &, Expr r)> &fn) {
+  auto part = [&](bool imaginary) {
+    return ctx.reduce(loops::ReduceKind::Sum, toReal(t), sizes, {count}, [=](BodyBuilder &b, const Index &i, const Index &r) {
+      const Complex v = fn(b, i, r[0]);
+      return imaginary ? v.im : v.re;
+    })[0];
+  };
+  return isComplex(t) ? Tensor::complex(part(false), part(true), t) : part(false);
+}
+
+/// (I - tau v v^H) c for reflector j.
 static Tensor reflect(const Tensor &packed, const Tensor &tau, const Step &j, const Tensor &c0) {
   Lowering &ctx = c0.ctx();
   Tensor c = c0;
@@ -358,16 +385,21 @@ static Tensor reflect(const Tensor &packed, const Tensor &tau, const Step &j, co
   DType t = c.dtype();
   Sizes sizes = batchOf(c);
   sizes.push_back(c.size(-1));
-  Tensor w =
-      ctx.reduce(loops::ReduceKind::Sum, t, sizes, {c.size(-2)}, [=](BodyBuilder &b, const Index &i, const Index &r) {
-        Index batch(i.begin(), i.end() - 1);
-        return reflectorAt(b, packed, batch, r[0], j) * elementOf(b, c, batch, r[0], i.back());
-      })[0];
-  return matrixOf(ctx, t, batchOf(c), c.size(-2), c.size(-1), [=](BodyBuilder &b, const Index &i, Expr r, Expr col) {
+  Tensor w = sumOfNumbers(ctx, t, sizes, c.size(-2), [=](BodyBuilder &b, const Index &i, Expr r) {
+    Index batch(i.begin(), i.end() - 1);
+    return conjugate(reflectorAt(b, packed, batch, r, j)) * numberOf(b, c, batch, r, i.back());
+  });
+  return numberMatrixOf(ctx, t, batchOf(c), c.size(-2), c.size(-1), [=](BodyBuilder &b, const Index &i, Expr r, Expr col) {
     Index at = i, factor = i;
     at.push_back(col), factor.push_back(j.index(b, tau.size(-1)));
-    return elementOf(b, c, i, r, col) - tau.at(b, factor) * reflectorAt(b, packed, i, r, j) * w.at(b, at);
+    return numberOf(b, c, i, r, col) - numberAt(b, tau, factor) * reflectorAt(b, packed, i, r, j) * numberAt(b, w, at);
   });
+}
+
+/// A column that has nothing below its diagonal, where it is real, stays as it is.
+static Val nothingToReflect(Complex head, Val below) {
+  const Val none = eq(below, 0.0);
+  return head.isReal() ? none : none && eq(head.im, 0.0);
 }
 
 Reflectors reflectorsOf(const Tensor &a0) {
@@ -380,28 +412,28 @@ Reflectors reflectorsOf(const Tensor &a0) {
   for (int64_t j = 0; j < k; ++j) {
     const Step step(ctx, j);
     Tensor old = a;
-    Tensor head = Tensor::lazy(ctx, t, batchOf(a), [=](BodyBuilder &b, const Index &i) {
-      return elementOf(b, old, i, step.index(b, m), step.index(b, n));
-    });
-    Tensor below = ctx.reduce(loops::ReduceKind::Sum, t, batchOf(a), {Expr(m)},
-                              [=](BodyBuilder &b, const Index &i, const Index &r) {
-                                Val v = elementOf(b, old, i, r[0], step.index(b, n));
-                                return where(step.is(OpKind::Gt, b, r[0]), v * v, num(v, 0));
-                              })[0];
-    Tensor pair[] = {head, below};
-    // As LAPACK's larfg: beta has the sign that avoids cancellation; nothing to reflect gives tau = 0.
-    Tensor beta = pointwise(pair, t, t, [](std::span<const Val> v) {
-                    Val norm = un(OpKind::Sqrt, v[0] * v[0] + v[1]);
-                    return where(eq(v[1], 0.0), v[0], where(v[0] >= 0.0, -norm, norm));
+    const DType part = toReal(t);
+    Tensor head = numbers(ctx, t, batchOf(a), [=](BodyBuilder &b, const Index &i) { return numberOf(b, old, i, step.index(b, m), step.index(b, n)); });
+    Tensor below = ctx.reduce(loops::ReduceKind::Sum, part, batchOf(a), {Expr(m)}, [=](BodyBuilder &b, const Index &i, const Index &r) {
+      const Val v = squareOf(numberOf(b, old, i, r[0], step.index(b, n)));
+      return where(step.is(OpKind::Gt, b, r[0]), v, num(v, 0));
+    })[0];
+    // As LAPACK's larfg: beta is real and has the sign that avoids cancellation; nothing to reflect gives tau = 0.
+    Tensor beta = numbers(ctx, part, batchOf(a), [=](BodyBuilder &b, const Index &i) {
+                    const Complex v = numberAt(b, head, i);
+                    const Val rest = below.at(b, i), norm = un(OpKind::Sqrt, squareOf(v) + rest);
+                    return Complex{where(nothingToReflect(v, rest), v.re, where(v.re >= 0.0, -norm, norm)), {}};
                   }).realize();
-    Tensor tau =
-        where(binary(OpKind::Eq, below, scalarInt(ctx, 0)), full(ctx, {}, t, 0), div(sub(beta, head), beta)).realize();
+    Tensor tau = numbers(ctx, t, batchOf(a), [=](BodyBuilder &b, const Index &i) {
+                   const Complex v = numberAt(b, head, i);
+                   const Val by = beta.at(b, i);
+                   return where(nothingToReflect(v, below.at(b, i)), Complex{num(by, 0), {}}, (Complex{by, {}} - v) / by);
+                 }).realize();
     taus.push_back(unsqueeze(tau, tau.rank()));
     // The vector takes its place below the diagonal; the columns to the right are reflected.
-    Tensor withVector = matrixOf(ctx, t, batchOf(a), m, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-      Val v = elementOf(b, old, i, r, c),
-          scale = elementOf(b, old, i, step.index(b, m), step.index(b, n)) - beta.at(b, i);
-      Val element = where(eq(scale, 0.0), v, v / scale);
+    Tensor withVector = numberMatrixOf(ctx, t, batchOf(a), m, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+      const Complex v = numberOf(b, old, i, r, c), scale = numberAt(b, head, i) - Complex{beta.at(b, i), {}};
+      const Complex element = where(isZero(scale), v, v / scale);
       return where(step.is(OpKind::Eq, b, c) && step.is(OpKind::Gt, b, r), element, v);
     });
     Tensor allTau = reshape(tau, [&] {
@@ -411,11 +443,12 @@ Reflectors reflectorsOf(const Tensor &a0) {
     }());
     Sizes wide = batchOf(a);
     wide.push_back(k);
-    Tensor reflected = reflect(withVector, broadcastTo(allTau, wide), step, withVector);
-    a = matrixOf(ctx, t, batchOf(a), m, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-      Val keep = elementOf(b, withVector, i, r, c);
-      Val own = where(step.is(OpKind::Eq, b, r), beta.at(b, i), keep);
-      return where(step.is(OpKind::Gt, b, c), elementOf(b, reflected, i, r, c),
+    // R is what the adjoint reflections leave.
+    Tensor reflected = reflect(withVector, broadcastTo(conjugateOf(allTau), wide), step, withVector);
+    a = numberMatrixOf(ctx, t, batchOf(a), m, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+      const Complex keep = numberOf(b, withVector, i, r, c);
+      const Complex own = where(step.is(OpKind::Eq, b, r), Complex{beta.at(b, i), {}}, keep);
+      return where(step.is(OpKind::Gt, b, c), numberOf(b, reflected, i, r, c),
                    where(step.is(OpKind::Eq, b, c), own, keep));
     });
   }
@@ -424,26 +457,28 @@ Reflectors reflectorsOf(const Tensor &a0) {
   return {a, taus.empty() ? full(ctx, none, t, 0) : concat(taus, taus[0].rank() - 1)};
 }
 
-Tensor applyReflectors(const Reflectors &h, const Tensor &c0, bool transposed) {
+Tensor applyReflectors(const Reflectors &h, const Tensor &c0, bool adjoint) {
   int64_t k = h.tau.size(-1).constValue();
-  Tensor c = c0, tau = h.tau;
+  Tensor c = c0, tau = adjoint ? conjugateOf(h.tau) : h.tau;
   tau.reused();
   for (int64_t step = 0; step < k; ++step)
-    c = reflect(h.packed, tau, Step(c.ctx(), transposed ? step : k - 1 - step), c);
+    c = reflect(h.packed, tau, Step(c.ctx(), adjoint ? step : k - 1 - step), c);
   return c;
 }
 
 static Tensors qrOp(OpCall &o) {
   bool old = o.node.target == "aten.qr.default";
   Tensor a = o.t(old ? "self" : "A");
-  if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
   std::string mode = old ? (o.flag("some", true) ? "reduced" : "complete") : o.text("mode", "reduced");
   int64_t m = rowsOf(a), n = columnsOf(a), k = std::min(m, n), width = mode == "complete" ? m : k;
   Reflectors h = reflectorsOf(a);
-  Tensor r = matrixOf(o.ctx, a.dtype(), batchOf(a), width, n, [=](BodyBuilder &b, const Index &i, Expr row, Expr c) {
-    return b.masked(
-        b.compare(OpKind::Le, row, c), [&] { return elementOf(b, h.packed, i, row, c); },
-        b.constant(h.packed.dtype(), 0));
+  Tensor r = numberMatrixOf(o.ctx, a.dtype(), batchOf(a), width, n, [=](BodyBuilder &b, const Index &i, Expr row, Expr c) {
+    auto part = [&](const Tensor &x) {
+      return b.masked(b.compare(OpKind::Le, row, c), [&] { return elementOf(b, x, i, row, c); }, b.constant(x.dtype(), 0));
+    };
+    const Tensor &x = h.packed;
+    return x.isComplex() ? Complex{part(x.real()), part(x.imag())} : Complex{part(x), {}};
   });
   if (mode == "r") return {full(o.ctx, o.out().sizes, a.dtype(), 0), r};
   return {applyReflectors(h, identityMatrix(a, m, width), false), r};
@@ -451,14 +486,18 @@ static Tensors qrOp(OpCall &o) {
 
 // ---------------------------------------------------------------------------------------------------------------------
 
+static Tensor productOfLast(const Tensor &x) {
+  return x.isComplex() ? complexProduct(x, {-1}, false) : reduceDims(loops::ReduceKind::Prod, x, {-1}, false, x.dtype());
+}
+
 static Tensors determinants(OpCall &o) {
   const std::string &n = o.node.target;
   Tensor a = o.t(o.has("A") ? "A" : "self");
-  if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
   Lu lu = luOf(a);
   Tensor d = diagonalOf(lu.packed);
   d.reused();
-  DType t = a.dtype();
+  const DType type = a.dtype(), t = toReal(type);
   Tensor sign = full(o.ctx, batchOf(a), t, 1);
   for (size_t j = 0; j < lu.pivot.size(); ++j) {
     Tensor xs[] = {sign, lu.pivot[j]};
@@ -470,12 +509,15 @@ static Tensors determinants(OpCall &o) {
   }
   sign.realize();
   if (n.find("logdet") == std::string::npos && n.find("slogdet") == std::string::npos) {
-    Tensor det = mul(reduceDims(loops::ReduceKind::Prod, d, {-1}, false, t), sign);
+    Tensor det = mul(productOfLast(d), sign);
     if (o.outCount() == 1) return {det};
     return {det, lu.packed, pivotVector(lu)};
   }
-  Tensor whole = mul(reduceDims(loops::ReduceKind::Prod, unary(d, OpKind::Sign), {-1}, false, t), sign).realize();
-  Tensor size = sum(map(d, [](Val v) { return un(OpKind::Log, un(OpKind::Abs, v)); }), {-1}, false, t);
+  const Tensor length = lengths(d);
+  const Tensor signs = a.isComplex() ? where(binary(OpKind::Eq, length, scalarInt(o.ctx, 0)), full(o.ctx, {}, type, 0), div(d, length)) : unary(d, OpKind::Sign);
+  Tensor whole = mul(productOfLast(signs), sign).realize();
+  Tensor size = sum(unary(length, OpKind::Log), {-1}, false, t);
+  if (n.find("slogdet") == std::string::npos && a.isComplex()) return {add(size, unary(whole, OpKind::Log))};
   if (n.find("slogdet") == std::string::npos)
     return {where(binary(OpKind::Lt, whole, scalarInt(o.ctx, 0)), full(o.ctx, {}, t, NAN), size)};
   Tensors out{whole, size};
@@ -486,7 +528,7 @@ static Tensors determinants(OpCall &o) {
 static Tensors luOp(OpCall &o) {
   const std::string &n = o.node.target;
   Tensor a = o.t(o.has("A") ? "A" : "self");
-  if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
   Lu lu = luOf(a, o.flag("pivot", true));
   if (n != "aten.linalg_lu.default") {
     Tensors out{lu.packed, pivotVector(lu)};
@@ -500,7 +542,7 @@ static Tensors luOp(OpCall &o) {
 
 static Tensors luUnpack(OpCall &o) {
   Tensor packed = o.t("LU_data");
-  if (std::string why = matrixFault(packed); !why.empty()) return o.fail(why);
+  if (std::string why = numberFault(packed); !why.empty()) return o.fail(why);
   packed.realize();
   int64_t k = std::min(rowsOf(packed), columnsOf(packed));
   Tensors out;
@@ -519,18 +561,19 @@ static Tensors luUnpack(OpCall &o) {
 static Tensors luSolve(OpCall &o) {
   bool old = o.node.target == "aten.lu_solve.default";
   Tensor packed = o.t(old ? "LU_data" : "LU"), given = o.t(old ? "LU_pivots" : "pivots"), b = o.t(old ? "self" : "B");
-  if (std::string why = matrixFault(packed); !why.empty()) return o.fail(why);
+  if (std::string why = numberFault(packed); !why.empty()) return o.fail(why);
   packed.realize();
   Tensors pivot = pivotsOf(given, rowsOf(packed));
   bool left = o.flag("left", true), adjoint = o.flag("adjoint");
   if (left) return {solveLu(packed, pivot, b, adjoint)};
-  return {transpose(solveLu(packed, pivot, transpose(b, -2, -1), !adjoint), -2, -1)};
+  // X A = B is A^H X^H = B^H.
+  return {transpose(conjugateOf(solveLu(packed, pivot, transpose(conjugateOf(b), -2, -1), !adjoint)), -2, -1)};
 }
 
 static Tensors triangularOp(OpCall &o) {
   bool old = o.node.target == "aten.triangular_solve.default";
   Tensor a = o.t(old ? "A" : "self"), b = o.t(old ? "self" : "B");
-  if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
   bool upper = o.flag("upper", true), unit = o.flag("unitriangular"), turned = old && o.flag("transpose"),
        left = old || o.flag("left", true);
   Tensor t = turned != !left ? transpose(a, -2, -1) : a;
@@ -543,7 +586,7 @@ static Tensors triangularOp(OpCall &o) {
 
 static Tensors inverseOp(OpCall &o) {
   Tensor a = o.t(o.has("A") ? "A" : "self");
-  if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
   Lu lu = luOf(a);
   Tensors out{solveLu(lu.packed, lu.pivot, identityMatrix(a, rowsOf(a), rowsOf(a)), false)};
   if (o.outCount() > 1) out.push_back(luInfo(lu));
@@ -563,19 +606,19 @@ static void addFactorisations(OpTable &t) {
   t.add("linalg_qr.default qr.default", qrOp);
   t.add("linalg_cholesky.default linalg_cholesky_ex.default cholesky.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("self");
-    if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
+    if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
     Cholesky c = choleskyOf(a, o.flag("upper"));
     if (o.outCount() > 1) return {c.l, c.info};
     return {c.l};
   });
   t.add("cholesky_solve.default", [](OpCall &o) -> Tensors {
     Tensor l = o.t("input2");
-    if (std::string why = matrixFault(l); !why.empty()) return o.fail(why);
+    if (std::string why = numberFault(l); !why.empty()) return o.fail(why);
     return {choleskySolve(o.t("self"), l, o.flag("upper"))};
   });
   t.add("cholesky_inverse.default", [](OpCall &o) -> Tensors {
     Tensor l = o.t("self");
-    if (std::string why = matrixFault(l); !why.empty()) return o.fail(why);
+    if (std::string why = numberFault(l); !why.empty()) return o.fail(why);
     return {choleskySolve(identityMatrix(l, rowsOf(l), rowsOf(l)), l, o.flag("upper"))};
   });
 }
@@ -583,33 +626,33 @@ static void addFactorisations(OpTable &t) {
 static void addReflectors(OpTable &t) {
   t.add("geqrf.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("self");
-    if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
+    if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
     Reflectors h = reflectorsOf(a);
     return {h.packed, h.tau};
   });
   t.add("linalg_householder_product.default orgqr.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t(o.has("input") ? "input" : "self"), tau = o.t(o.has("tau") ? "tau" : "input2");
-    if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
+    if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
     if (!tau.size(-1).asConst()) return o.fail("the number of reflectors is symbolic");
     a.realize();
     return {applyReflectors({a, tau}, identityMatrix(a, rowsOf(a), columnsOf(a)), false)};
   });
   t.add("ormqr.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("self"), tau = o.t("input2"), c = o.t("input3");
-    if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
+    if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
     if (!tau.size(-1).asConst()) return o.fail("the number of reflectors is symbolic");
     a.realize();
     bool left = o.flag("left", true), turned = o.flag("transpose");
-    // C Q = (Q^T C^T)^T.
-    Tensor y = applyReflectors({a, tau}, left ? c : transpose(c, -2, -1), left ? turned : !turned);
-    return {left ? y : transpose(y, -2, -1)};
+    if (left) return {applyReflectors({a, tau}, c, turned)};
+    // C Q = (Q^H C^H)^H.
+    return {transpose(conjugateOf(applyReflectors({a, tau}, transpose(conjugateOf(c), -2, -1), !turned)), -2, -1)};
   });
   t.add("linalg_tensorinv.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("self");
     Expr n = 1;
     for (int64_t d = 0; d < o.integer("ind", 2); ++d) n = n * a.size(d);
     a = reshape(a, {n, floorDiv(a.numel(), n)});
-    if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
+    if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
     return {reshape(solveMatrix(a, identityMatrix(a, rowsOf(a), rowsOf(a))), o.out().sizes)};
   });
   t.add("linalg_tensorsolve.default", [](OpCall &o) -> Tensors {
@@ -625,7 +668,7 @@ static void addReflectors(OpTable &t) {
     }
     Expr n = b.numel();
     a = reshape(a, {n, floorDiv(a.numel(), n)});
-    if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
+    if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
     return {reshape(solveMatrix(a, reshape(b, {n, Expr(1)})), o.out().sizes)};
   });
   addSpectral(t);
@@ -636,6 +679,10 @@ static void addReflectors(OpTable &t) {
 void addLinalg(OpTable &t) {
   addFactorisations(t);
   addReflectors(t);
+  t.onComplex(OnComplex::Own, "linalg_solve linalg_solve_ex _linalg_solve_ex linalg_inv linalg_inv_ex inverse linalg_det det _linalg_det slogdet linalg_slogdet "
+                              "_linalg_slogdet logdet linalg_lu linalg_lu_factor linalg_lu_factor_ex _lu_with_info lu_unpack lu_solve linalg_lu_solve "
+                              "linalg_solve_triangular triangular_solve linalg_qr qr linalg_cholesky linalg_cholesky_ex cholesky cholesky_solve cholesky_inverse "
+                              "geqrf linalg_householder_product orgqr ormqr linalg_tensorinv linalg_tensorsolve");
 }
 
 } // namespace neso::lower

@@ -2,14 +2,16 @@
 // a tensor whose leading dims are a batch; their sizes are constants of at most kMostColumns, which every caller checks
 // with matrixFault().
 #pragma once
+#include "lower/graph_to_loops/complex_val.h"
 #include "lower/graph_to_loops/op_call.h"
 
 namespace neso::lower {
 
 constexpr int64_t kMostColumns = 64;
 
-/// Why these are no matrices to factor; empty when they are.
+/// Why these are no matrices of real numbers to factor; empty when they are. numberFault: of real or complex numbers.
 std::string matrixFault(const Tensor &a);
+std::string numberFault(const Tensor &a);
 /// The constant sizes of a matrix.
 inline int64_t rowsOf(const Tensor &a) { return a.size(-2).constValue(); }
 inline int64_t columnsOf(const Tensor &a) { return a.size(-1).constValue(); }
@@ -19,6 +21,12 @@ using MatrixFn = std::function<Val(BodyBuilder &, const Index &batch, Expr r, Ex
 /// A matrix of `rows` by `columns` for each element of `batch`, in a buffer.
 Tensor matrixOf(Lowering &ctx, DType t, const Sizes &batch, Expr rows, Expr columns, const MatrixFn &fn);
 Val elementOf(BodyBuilder &b, const Tensor &a, const Index &batch, Expr r, Expr c);
+/// The same of matrices that may be complex.
+using NumberMatrixFn = std::function<Complex(BodyBuilder &, const Index &batch, Expr r, Expr c)>;
+Tensor numberMatrixOf(Lowering &ctx, DType t, const Sizes &batch, Expr rows, Expr columns, const NumberMatrixFn &fn);
+Complex numberOf(BodyBuilder &b, const Tensor &a, const Index &batch, Expr r, Expr c);
+/// Conjugated, where it is complex.
+Tensor conjugateOf(const Tensor &a);
 Sizes batchOf(const Tensor &a);
 /// An index, or sizes, with one more dim at the end.
 inline Index extended(Index batch, Expr e) {
@@ -51,8 +59,8 @@ struct Reflectors {
   Tensor packed, tau;
 };
 Reflectors reflectorsOf(const Tensor &a);
-/// H_0 H_1 … H_(k-1) c, or the transposed product.
-Tensor applyReflectors(const Reflectors &h, const Tensor &c, bool transposed);
+/// H_0 H_1 … H_(k-1) c, or the adjoint product.
+Tensor applyReflectors(const Reflectors &h, const Tensor &c, bool adjoint);
 
 /// Solves a x = b for square a, with partial pivoting.
 Tensor solveMatrix(const Tensor &a, const Tensor &b);

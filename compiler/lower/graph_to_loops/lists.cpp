@@ -123,6 +123,8 @@ Tensors ofEach(OpCall &o) {
 } // namespace
 
 void addLists(OpTable &t) {
+  // The plain operators say what they know.
+  t.family(OnComplex::Own);
   for (const ListOp &row : kListOps) t.add(row.list, ofEach);
   for (const std::string &name : words(kOfOne)) t.add("_foreach_" + name + ".default", ofEach);
 }

@@ -158,7 +158,7 @@ static Tensors multilabelMargin(OpCall &o) {
 
 static Tensor pairDistance(const Tensor &a, const Tensor &b, double p, double eps, bool keepdim) {
   Tensor d = addNumber(toFloat(sub(a, b)), eps);
-  return vectorNorm(d, p, {-1}, keepdim, d.dtype());
+  return vectorNorm(d, p, {-1}, keepdim, toReal(d.dtype()));
 }
 
 static Tensor cosine(const Tensor &a0, const Tensor &b0, int64_t dim, double eps) {
@@ -222,7 +222,8 @@ static void addRegressionLosses(OpTable &t) {
       return d * d;
     });
   });
-  t.add("l1_loss.default", [](OpCall &o) {
+  t.add("l1_loss.default", [](OpCall &o) -> Tensors {
+    if (const Tensor a = o.t("self"), b = o.t("target"); a.isComplex() || b.isComplex()) return {reduced(o, lengths(sub(a, b)))};
     return elementwise(o, o.t("self"), o.t("target"), [](Val a, Val b) { return un(OpKind::Abs, a - b); });
   });
   t.add("smooth_l1_loss.default", [](OpCall &o) {
@@ -377,6 +378,7 @@ void addLosses(OpTable &t) {
   addRegressionLosses(t);
   addClassificationLosses(t);
   addDistances(t);
+  t.onComplex(OnComplex::Own, "l1_loss dist pairwise_distance triplet_margin_loss");
 }
 
 } // namespace neso::lower

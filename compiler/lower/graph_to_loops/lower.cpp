@@ -220,8 +220,8 @@ void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Va
   }
   if (node.launch)
     lowerLaunch(g, node, values);
-  else if (const LowerFn *lower = OpTable::instance().find(node.target))
-    lowerOperator(g, node, *lower, values);
+  else if (const OpRow *row = OpTable::instance().find(node.target))
+    lowerOperator(g, node, *row, values);
   else if (isExtern(node))
     lowerOperatorOfCaller(g, node, values);
   else // size arithmetic that the graph could not follow: checkSizes reports it
@@ -251,10 +251,10 @@ void ModelLowering::lowerOperatorOfCaller(const graph::Graph &g, const graph::No
     if (id.valid()) values[id.value] = standIn(g.value(id));
 }
 
-void ModelLowering::lowerOperator(const graph::Graph &g, const graph::Node &node, const LowerFn &lower, Values &values) {
+void ModelLowering::lowerOperator(const graph::Graph &g, const graph::Node &node, const OpRow &row, Values &values) {
   std::vector<ValueId> outs = flatOutputs(node);
   OpCall call(ctx_, g, node, values, &userKernels_.memory());
-  Tensors results = lower(call);
+  Tensors results = call.lower(row);
   if (call.failed()) {
     report(makeDiag(diag::OpRefused, node.loc, node.target, call.reason()));
     results.clear();
@@ -268,7 +268,13 @@ void ModelLowering::lowerOperator(const graph::Graph &g, const graph::Node &node
       values[outs[k].value] = resultOf(g, node, k, outs[k], results[k]);
     else if (call.failed())
       values[outs[k].value] = standIn(v);
+    else if (v.kind == graph::Value::Kind::Tensor && (&g != &model_.graph || uses_[outs[k].value] > 0)) {
+      report(makeDiag(diag::OpRefused, node.loc, node.target, fmt::format("its result {} ('{}') is not computed here", k, v.name)));
+      values[outs[k].value] = standIn(v);
+    }
   }
+  // What turned out only where its elements were asked for.
+  if (const std::string why = ctx_.takeRefusal(); !why.empty() && !call.failed()) report(makeDiag(diag::OpRefused, node.loc, node.target, why));
 }
 
 /// Result k of an operator as the rest of the model reads it, once it is what the model says.

@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "ir/graph/graph.h"
 #include "lower/graph_to_loops/tensor.h"
@@ -39,6 +40,13 @@ public:
   /// Whether small tensors that depend on constants alone are computed now: their weights cannot be given other values.
   bool folds = true;
   graph::Int4Packing int4Packing = graph::Int4Packing::Unknown;
+
+  /// Refuses the operator being lowered where its elements are built, as OpCall::fail() does where it is called.
+  void refuse(std::string why) {
+    if (refusal_.empty()) refusal_ = std::move(why);
+  }
+  /// Why it was refused, which is forgotten; empty: it was not.
+  std::string takeRefusal() { return std::exchange(refusal_, {}); }
 
   // ---- numbers that the data decides
   /// Whether the inputs, or nodes so far, say what e is.
@@ -121,6 +129,7 @@ public:
   bool equal(Expr a, Expr b) const { return a == b || facts.provablyEqual(a, b); }
 
 private:
+  std::string refusal_;
   Strided resultOf(const ContractionSpec &spec);
   void readInto(const Tensor &x, Symbol symbol);
   Known known_;           // sizes that have a value

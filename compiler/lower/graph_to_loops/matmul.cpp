@@ -91,7 +91,7 @@ Tensor matmul(const Tensor &a0, const Tensor &b0) {
 /// beta * c + alpha * (a @ b) with the sum as epilogue of the product.
 static Tensor addProduct(const Tensor &c, const Tensor &a, const Tensor &b, double alpha, double beta, DType out) {
   size_t rank = a.sizes().size();
-  if (isComplex(out) || !isFloat(out)) {
+  if (!isFloat(out)) {
     Tensor p = matmul2(a, b, out);
     if (alpha != 1) p = mulNumber(p, alpha);
     if (beta == 0) return p;
@@ -109,6 +109,24 @@ static Tensor addProduct(const Tensor &c, const Tensor &a, const Tensor &b, doub
   });
 }
 
+/// The same of complex numbers, from a product of type t that is there; `name` of the call is a number, or 1.
+static Tensor addComplexProduct(OpCall &o, const Tensor &product) {
+  const DType t = o.out().dtype;
+  auto scaled = [&](const Tensor &x, std::string_view name) {
+    const graph::Argument *a = o.node.arg(name);
+    const int64_t *i = a ? std::get_if<int64_t>(a) : nullptr;
+    return !a || (i && *i == 1) ? cast(x, t) : mul(cast(x, t), cast(o.t(name), t));
+  };
+  const graph::Argument *beta = o.node.arg("beta");
+  const int64_t *i = beta ? std::get_if<int64_t>(beta) : nullptr;
+  const graph::ComplexValue *z = beta ? std::get_if<graph::ComplexValue>(beta) : nullptr;
+  const double *d = beta ? std::get_if<double>(beta) : nullptr;
+  const Tensor p = scaled(product, "alpha");
+  // What is not added may be anything.
+  if ((i && *i == 0) || (d && *d == 0) || (z && z->real == 0 && z->imag == 0)) return broadcastTo(p, o.out().sizes);
+  return add(p, scaled(o.t("self"), "beta"));
+}
+
 Tensor linear(const Tensor &x, const Tensor &w, const Tensor &bias) {
   Tensor wt = w.rank() == 1 ? w : transpose(w, 0, 1);
   Tensor xs[] = {x, w};
@@ -121,7 +139,7 @@ Tensor linear(const Tensor &x, const Tensor &w, const Tensor &bias) {
   Sizes sizes = x.sizes();
   for (size_t d = 0; d + 1 < sizes.size(); ++d) rows = rows * sizes[d];
   Tensor flat = reshape(x, {rows, sizes.back()});
-  Tensor r = bias.valid() ? addProduct(bias, flat, wt, 1, 1, t) : matmul2(flat, wt, t);
+  Tensor r = !bias.valid() ? matmul2(flat, wt, t) : isComplex(t) ? add(matmul2(flat, wt, t), bias) : addProduct(bias, flat, wt, 1, 1, t);
   sizes.back() = w.sizes()[0];
   return reshape(r, sizes);
 }
@@ -340,10 +358,9 @@ static Tensors tensordotOp(OpCall &o) {
 }
 
 static Tensor identityLike(const Tensor &x) {
-  DType t = computeType(x.dtype());
-  return Tensor::lazy(x.ctx(), x.dtype(), x.sizes(), [t](BodyBuilder &b, const Index &i) {
-    return b.cast(b.compare(OpKind::Eq, i[i.size() - 2], i.back()), t);
-  });
+  const DType part = toReal(x.dtype()), t = computeType(part);
+  return cast(Tensor::lazy(x.ctx(), part, x.sizes(), [t](BodyBuilder &b, const Index &i) { return b.cast(b.compare(OpKind::Eq, i[i.size() - 2], i.back()), t); }),
+              x.dtype());
 }
 
 /// By scaling and squaring: exp(x) = exp(x / 2^s)^(2^s), with s such that the 1-norm of x / 2^s is at most 1/2.
@@ -351,9 +368,9 @@ static Tensor identityLike(const Tensor &x) {
 static Tensors matrixExp(OpCall &o) {
   constexpr int kTerms = 18, kSquarings = 24;
   Tensor x = o.t("self");
-  if (x.isComplex() || isReducedFloat(x.dtype())) return o.fail("only float32 and float64 are supported");
-  DType acc = x.dtype();
-  Tensor norm = amax(sum(unary(x, OpKind::Abs), {-2}, true, acc), {-1}, true);
+  if (isReducedFloat(x.dtype())) return o.fail("only float32 and float64 are supported");
+  const DType acc = x.dtype(), part = toReal(acc);
+  Tensor norm = amax(sum(lengths(x), {-2}, true, part), {-1}, true);
   Tensor halvings = map(norm, [](Val n) {
                       Val s = un(OpKind::Ceil, un(OpKind::Log2, n)) + 1.0;
                       return vmin(vmax(where(n > 0.0, s, num(s, 0)), num(s, 0)), num(s, kSquarings));
@@ -384,6 +401,16 @@ static Tensors trilinear(OpCall &o) {
   return {sum(all, o.ints("sumdim"), false, o.out().dtype)};
 }
 
+/// What the operators of addmm's kind add to: the product of two operands, whose names tell of which kind it is.
+static Tensor productOf(OpCall &o) {
+  const DType out = o.out().dtype;
+  if (o.has("mat1")) return matmul2(o.t("mat1"), o.t("mat2"), out);
+  if (o.has("mat")) return squeeze(matmul2(o.t("mat"), unsqueeze(o.t("vec"), 1), out), 1);
+  if (o.has("vec1")) return mul(cast(unsqueeze(o.t("vec1"), 1), out), unsqueeze(o.t("vec2"), 0));
+  const Tensor all = matmul2(o.t("batch1"), o.t("batch2"), out);
+  return o.node.target == "aten.addbmm.default" ? sum(all, {0}, false, out) : all;
+}
+
 static void addProducts(OpTable &t) {
   t.add("_trilinear.default", trilinear);
   t.add("mm.default bmm.default mm.dtype bmm.dtype", [](OpCall &o) -> Tensors {
@@ -411,9 +438,10 @@ static void addProducts(OpTable &t) {
         });
   t.add("addmm.default addmm.dtype addmv.default addbmm.default baddbmm.default baddbmm.dtype addr.default", [](OpCall &o) -> Tensors {
     const std::string &n = o.node.target;
-    double alpha = o.number("alpha", 1), beta = o.number("beta", 1);
     Tensor c = o.t("self");
     DType out = o.out().dtype;
+    if (isComplex(out)) return {addComplexProduct(o, productOf(o))};
+    double alpha = o.number("alpha", 1), beta = o.number("beta", 1);
     if (n.starts_with("aten.addmm.")) return {addProduct(c, o.t("mat1"), o.t("mat2"), alpha, beta, out)};
     if (n.starts_with("aten.baddbmm.")) return {addProduct(c, o.t("batch1"), o.t("batch2"), alpha, beta, out)};
     if (n == "aten.addmv.default") {
@@ -471,7 +499,7 @@ static void addContractions(OpTable &t) {
     int64_t n = o.integer("n");
     Tensor x = o.t("self"), r;
     if (n < 0) {
-      if (std::string why = matrixFault(x); !why.empty()) return o.fail(why);
+      if (std::string why = numberFault(x); !why.empty()) return o.fail(why);
       x = solveMatrix(x, identityMatrix(x, rowsOf(x), rowsOf(x)));
       n = -n;
     }
@@ -483,6 +511,7 @@ static void addContractions(OpTable &t) {
 }
 
 void addMatmul(OpTable &t) {
+  t.family(OnComplex::Own);
   addProducts(t);
   addContractions(t);
   t.add("_int_mm.default", [](OpCall &o) -> Tensors {

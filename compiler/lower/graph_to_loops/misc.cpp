@@ -37,7 +37,6 @@ static Tensors chunkCat(OpCall &o) {
   int64_t d = wrap(o.integer("dim"), xs[0].rank());
   DType t = o.out().dtype;
   for (Tensor &x : xs) {
-    if (x.isComplex()) return o.fail("complex numbers are not supported here");
     Expr each = floorDiv(x.size(d) + chunks - 1, chunks), rest = each;
     Sizes none(x.sizes().size(), Expr(0)), after = none, sizes(x.sizes().begin(), x.sizes().begin() + d);
     after[static_cast<size_t>(d)] = each * chunks - x.size(d);
@@ -179,7 +178,8 @@ static Tensors matrixNorm(OpCall &o) {
       if (d != wrap(dims[0], x.rank()) && d != wrap(dims[1], x.rank())) order.push_back(static_cast<int>(d));
     for (int64_t d : dims) order.push_back(static_cast<int>(wrap(d, x.rank())));
     Tensor m = permute(x, order);
-    if (std::string why = matrixFault(m); !why.empty()) return o.fail(why);
+    if (std::string why = numberFault(m); !why.empty()) return o.fail(why);
+    if (m.isComplex() && std::max(rowsOf(m), columnsOf(m)) * 2 > kMostColumns) return o.fail("complex matrices of more than 32 rows or columns are not supported");
     if (rowsOf(m) == 0 || columnsOf(m) == 0) return o.fail("an empty matrix");
     return {reshape(cast(spectralNorm(m, text == "nuc" ? 0 : static_cast<int>(p)), t), o.out().sizes)};
   }
@@ -280,10 +280,11 @@ static void addSeries(OpTable &t) {
   t.add("cumulative_trapezoid.x cumulative_trapezoid.dx", [](OpCall &o) -> Tensors {
     int64_t d = 0;
     Tensor a = cast(trapezoids(o, d), o.out().dtype);
-    if (a.isComplex()) return o.fail("complex numbers are not supported here");
-    return {cast(o.ctx.scan(loops::ScanKind::Sum, computeType(a.dtype()), a.sizes(), d, false,
-                            [a](BodyBuilder &b, const Index &i) { return a.at(b, i); }),
-                 a.dtype())};
+    auto running = [&](const Tensor &x) {
+      return cast(o.ctx.scan(loops::ScanKind::Sum, computeType(x.dtype()), x.sizes(), d, false, [x](BodyBuilder &b, const Index &i) { return x.at(b, i); }), x.dtype());
+    };
+    if (a.isComplex()) return {Tensor::complex(running(a.real()), running(a.imag()), a.dtype())};
+    return {running(a)};
   });
   t.add("im2col.default", im2col);
   t.add("col2im.default", col2im);
@@ -373,7 +374,6 @@ void addMisc(OpTable &t) {
   addPointwiseGradients(t);
   t.add("diagflat.default", [](OpCall &o) -> Tensors {
     Tensor x = flatten(o.t("self"));
-    if (x.isComplex()) return o.fail("complex numbers are not supported here");
     int64_t k = o.integer("offset", 0);
     return {Tensor::lazy(o.ctx, x.dtype(), o.out().sizes, [x, k](BodyBuilder &b, const Index &i) {
       return b.masked(
@@ -424,6 +424,8 @@ void addMisc(OpTable &t) {
                        false, x.dtype())};
   });
   addLinalg(t);
+  t.onComplex(OnComplex::Own, "diff trapezoid trapz cumulative_trapezoid isreal sum_to_size cartesian_prod combinations linalg_norm linalg_matrix_norm nonzero_static");
+  t.onComplex(OnComplex::Parts, "diagflat _chunk_cat im2col col2im");
 }
 
 } // namespace neso::lower

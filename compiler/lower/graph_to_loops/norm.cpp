@@ -235,7 +235,6 @@ void addNorm(OpTable &t) {
   t.add("instance_norm.default", instanceNorm);
   t.add("renorm.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
-    if (x.isComplex()) return o.fail("complex numbers are not supported here");
     int64_t keep = o.integer("dim");
     if (keep < 0) keep += x.rank();
     double maxnorm = o.number("maxnorm");
@@ -243,13 +242,16 @@ void addNorm(OpTable &t) {
     for (int64_t d = 0; d < x.rank(); ++d)
       if (d != keep) dims.push_back(d);
     DType acc = computeType(x.dtype());
-    Tensor n = vectorNorm(cast(x, acc), o.number("p", 2), dims, true, acc).realize();
+    Tensor n = vectorNorm(cast(x, acc), o.number("p", 2), dims, true, toReal(acc)).realize();
+    if (x.isComplex())
+      return {mul(x, map(n, [maxnorm](Val v) { return where(v > maxnorm, num(v, maxnorm) / (v + 1e-7), num(v, 1)); }))};
     Tensor xs[] = {x, n};
     return {pointwise(xs, acc, x.dtype(), [maxnorm](std::span<const Val> v) {
       return where(v[1] > maxnorm, v[0] * (num(v[1], maxnorm) / (v[1] + 1e-7)), v[0]);
     })};
   });
   t.add("_weight_norm.default _weight_norm_interface.default", weightNorm);
+  t.onComplex(OnComplex::Own, "renorm");
 }
 
 } // namespace neso::lower

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "ir/graph/ops.h"
 
@@ -11,21 +12,35 @@ namespace neso::lower {
 using graph::Argument;
 using graph::ValueId;
 
-void OpTable::add(std::string_view names, LowerFn fn) {
+/// Calls fn with each of the names, which blanks separate, as targets of the graph.
+static void forEachTarget(std::string_view names, const std::function<void(const std::string &)> &fn) {
   size_t at = 0;
   while (at < names.size()) {
     size_t end = names.find(' ', at);
     if (end == std::string_view::npos) end = names.size();
     if (end > at) {
-      std::string name(names.substr(at, end - at));
-      bool qualified = name.find("::") != std::string::npos;
-      rows_[qualified ? name.substr(name.find("::") + 2) : "aten." + name] = fn;
+      const std::string name(names.substr(at, end - at));
+      const bool qualified = name.find("::") != std::string::npos;
+      fn(qualified ? name.substr(name.find("::") + 2) : "aten." + name);
     }
     at = end + 1;
   }
 }
 
-const LowerFn *OpTable::find(std::string_view target) const {
+void OpTable::add(std::string_view names, LowerFn fn) {
+  forEachTarget(names, [&](const std::string &target) { rows_[target] = {fn, family_}; });
+}
+
+void OpTable::onComplex(OnComplex what, std::string_view names) {
+  forEachTarget(names, [&](const std::string &target) {
+    bool found = false;
+    for (auto &[name, row] : rows_)
+      if (name == target || (name.starts_with(target) && name[target.size()] == '.')) row.complex = what, found = true;
+    NESO_CHECK(found, "a statement about an operator without a row");
+  });
+}
+
+const OpRow *OpTable::find(std::string_view target) const {
   auto it = rows_.find(std::string(target));
   return it == rows_.end() ? nullptr : &it->second;
 }
@@ -40,7 +55,9 @@ std::vector<std::string> OpTable::targets() const {
 const OpTable &OpTable::instance() {
   static const OpTable table = [] {
     OpTable t;
-#define NESO_ADD_FAMILY(F) add##F(t);
+#define NESO_ADD_FAMILY(F)                                                                                             \
+  t.family(OnComplex::Refuse);                                                                                         \
+  add##F(t);
     NESO_LOWER_FAMILIES(NESO_ADD_FAMILY)
 #undef NESO_ADD_FAMILY
     return t;
@@ -79,7 +96,7 @@ Tensor OpCall::fromValue(ValueId id) {
 
 Tensor OpCall::opt(std::string_view name) {
   const Argument *a = node.arg(name);
-  return a ? fromArgument(*a) : Tensor();
+  return a ? partOf(name, fromArgument(*a)) : Tensor();
 }
 
 Tensor OpCall::operand(size_t position) {
@@ -106,7 +123,7 @@ Tensor OpCall::t(std::string_view name) {
   if (x.valid()) return x;
   // The first argument has many names: self, input, x, A.
   if (name == "self" && !node.args.empty() && !node.arg(name))
-    if (const ValueId *id = std::get_if<ValueId>(&node.args[0])) return fromValue(*id);
+    if (const ValueId *id = std::get_if<ValueId>(&node.args[0])) return partOf(name, fromValue(*id));
   fail("argument '" + std::string(name) + "' is missing");
   return scalarInt(ctx, 0);
 }
@@ -116,8 +133,8 @@ Tensors OpCall::list(std::string_view name) {
   const Argument *a = node.arg(name);
   if (!a) return out;
   if (const std::vector<ValueId> *ids = std::get_if<std::vector<ValueId>>(a))
-    for (ValueId id : *ids) out.push_back(fromValue(id));
-  if (const ValueId *id = std::get_if<ValueId>(a)) out.push_back(fromValue(*id));
+    for (ValueId id : *ids) out.push_back(partOf(name, fromValue(id)));
+  if (const ValueId *id = std::get_if<ValueId>(a)) out.push_back(partOf(name, fromValue(*id)));
   return out;
 }
 
@@ -203,7 +220,8 @@ std::string OpCall::text(std::string_view name, std::string otherwise) {
 std::optional<DType> OpCall::dtype(std::string_view name) {
   const Argument *a = node.arg(name);
   const DType *t = a ? std::get_if<DType>(a) : nullptr;
-  return t ? std::optional<DType>(*t) : std::nullopt;
+  if (!t) return std::nullopt;
+  return part_ == Part::Whole ? *t : toReal(*t);
 }
 
 static std::vector<ValueId> flatOutputs(const graph::Node &node) {
@@ -215,11 +233,61 @@ static std::vector<ValueId> flatOutputs(const graph::Node &node) {
 const graph::TensorType *OpCall::typeOf(std::string_view name) const {
   const Argument *a = node.arg(name);
   const ValueId *id = a ? std::get_if<ValueId>(a) : nullptr;
-  return id && id->valid() && graph_.value(*id).kind == graph::Value::Kind::Tensor ? &graph_.value(*id).type : nullptr;
+  return id && id->valid() && graph_.value(*id).kind == graph::Value::Kind::Tensor ? &typeOfPart(graph_.value(*id).type) : nullptr;
 }
 
 bool OpCall::over(const Tensor &x, const Sizes &sizes, const Strided &part, Tensors &reads) {
   return memory_ && memory_->over(ctx, node, x, {sizes, part}, reads, values_);
+}
+
+OpCall::OpCall(const OpCall &whole, Part part)
+    : ctx(whole.ctx), node(whole.node), graph_(whole.graph_), values_(whole.values_), memory_(nullptr), part_(part) {}
+
+const graph::TensorType &OpCall::typeOfPart(const graph::TensorType &type) const {
+  if (part_ == Part::Whole || !isComplex(type.dtype)) return type;
+  partTypes_.push_back(std::make_unique<graph::TensorType>(type));
+  partTypes_.back()->dtype = toReal(type.dtype);
+  return *partTypes_.back();
+}
+
+Tensor OpCall::partOf(std::string_view name, const Tensor &x) const {
+  // What says where, and not what, is the same for both parts.
+  static constexpr std::string_view kPlaces[] = {"index", "indices", "mask", "condition"};
+  if (part_ == Part::Whole || !x.valid() || std::find(std::begin(kPlaces), std::end(kPlaces), name) != std::end(kPlaces)) return x;
+  const Tensor y = part_ == Part::Real ? x.real() : x.imag();
+  return x.isNumber() ? y.asNumber() : y;
+}
+
+bool OpCall::meetsComplex() const {
+  auto is = [&](ValueId id) { return id.valid() && graph_.value(id).kind == graph::Value::Kind::Tensor && isComplex(graph_.value(id).type.dtype); };
+  auto any = [&](const std::vector<ValueId> &ids) { return std::any_of(ids.begin(), ids.end(), is); };
+  for (const Argument &a : node.args) {
+    if (const ValueId *id = std::get_if<ValueId>(&a); id && is(*id)) return true;
+    if (const auto *ids = std::get_if<std::vector<ValueId>>(&a); ids && any(*ids)) return true;
+    if (std::holds_alternative<graph::ComplexValue>(a)) return true;
+  }
+  return any(flatOutputs(node));
+}
+
+Tensors OpCall::byParts(LowerFn fn) {
+  Tensors parts[2];
+  for (Part part : {Part::Real, Part::Imag}) {
+    OpCall call(*this, part);
+    parts[part == Part::Imag] = fn(call);
+    if (call.failed()) return fail(call.reason());
+    assumed_.insert(assumed_.end(), call.assumed().begin(), call.assumed().end());
+  }
+  Tensors results = parts[0];
+  for (size_t k = 0; k < results.size() && k < outCount(); ++k) {
+    const DType t = out(k).dtype;
+    if (results[k].valid() && isComplex(t)) results[k] = Tensor::complex(cast(results[k], toReal(t)), cast(parts[1][k], toReal(t)), t);
+  }
+  return results;
+}
+
+Tensors OpCall::lower(const OpRow &row) {
+  if (row.complex == OnComplex::Own || !meetsComplex()) return row.fn(*this);
+  return row.complex == OnComplex::Parts ? byParts(row.fn) : fail("complex numbers are not supported here");
 }
 
 Tensors OpCall::instead(std::string target, const std::vector<Named> &arguments, std::vector<ValueId> results) {
@@ -231,10 +299,10 @@ Tensors OpCall::instead(std::string target, const std::vector<Named> &arguments,
     other.argNames.push_back(a.name);
   }
   other.outputs = {std::move(results)};
-  const LowerFn *lower = OpTable::instance().find(other.target);
-  if (!lower || !graph::bindArguments(other, graph_)) return fail("'" + other.target + "' does not take these arguments");
+  const OpRow *row = OpTable::instance().find(other.target);
+  if (!row || !graph::bindArguments(other, graph_)) return fail("'" + other.target + "' does not take these arguments");
   OpCall call(ctx, graph_, other, values_);
-  Tensors out = (*lower)(call);
+  Tensors out = call.lower(*row);
   if (call.failed()) return fail(call.reason());
   assumed_.insert(assumed_.end(), call.assumed().begin(), call.assumed().end());
   return out;
@@ -254,7 +322,7 @@ size_t OpCall::outCount() const { return flatOutputs(node).size(); }
 const graph::TensorType &OpCall::out(size_t i) const {
   static const graph::TensorType none{};
   std::vector<ValueId> ids = flatOutputs(node);
-  return i < ids.size() && ids[i].valid() ? graph_.value(ids[i]).type : none;
+  return i < ids.size() && ids[i].valid() ? typeOfPart(graph_.value(ids[i]).type) : none;
 }
 
 Expr OpCall::outExpr() const {

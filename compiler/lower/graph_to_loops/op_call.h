@@ -4,6 +4,7 @@
 // out) and returns one Tensor for each tensor result. What it cannot do it refuses with fail(): the call is then
 // reported, with all others of the model.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +15,20 @@
 namespace neso::lower {
 
 class InPlace;
+class OpCall;
+using LowerFn = Tensors (*)(OpCall &);
+
+/// What a lowering function makes of complex operands and results. It is stated, so that none meets what it does not know.
+enum class OnComplex {
+  Refuse, // nothing: the call is refused
+  Own,    // it knows them
+  Parts,  // it moves elements or is linear over the real numbers: it is called for the real parts, and again for the imaginary ones
+};
+
+struct OpRow {
+  LowerFn fn;
+  OnComplex complex = OnComplex::Refuse;
+};
 
 class OpCall {
 public:
@@ -69,36 +84,54 @@ public:
   void assumeEqual(Expr a, Expr b);
   const std::vector<Expr> &assumed() const { return assumed_; }
 
+  /// Whether the call is for one part of complex operands (OnComplex::Parts), which then are real ones.
+  bool ofPart() const { return part_ != Part::Whole; }
+
+  /// The results of a row for this call, which is refused where one meets complex numbers that the row does not know.
+  Tensors lower(const OpRow &row);
+
   /// Refuses the call; the reason completes "cannot compile OP: ...".
   Tensors fail(std::string why);
   bool failed() const { return failed_; }
   const std::string &reason() const { return reason_; }
 
 private:
+  /// Which part of complex operands the arguments give, and of complex results is asked for.
+  enum class Part { Whole, Real, Imag };
+  OpCall(const OpCall &whole, Part part);
+  bool meetsComplex() const;
+  Tensors byParts(LowerFn fn);
+  Tensor partOf(std::string_view name, const Tensor &x) const;
   Tensor fromValue(graph::ValueId id);
   Tensor fromArgument(const graph::Argument &argument); // invalid when it is no tensor and no number
   Expr exprOf(graph::ValueId id);
   const graph::Graph &graph_;
   std::unordered_map<int32_t, Tensor> &values_;
   InPlace *memory_;
+  Part part_ = Part::Whole;
+  mutable std::vector<std::unique_ptr<graph::TensorType>> partTypes_; // those that were asked for, with a part's dtype
+  const graph::TensorType &typeOfPart(const graph::TensorType &type) const;
   bool failed_ = false;
   std::string reason_;
   std::vector<Expr> assumed_;
 };
 
-using LowerFn = Tensors (*)(OpCall &);
-
 class OpTable {
 public:
   /// Names are without the "aten." prefix, separated by blanks: "add.Tensor add.Scalar".
   void add(std::string_view names, LowerFn fn);
-  const LowerFn *find(std::string_view target) const;
+  /// What the rows that follow make of complex numbers, where nothing else is said of them.
+  void family(OnComplex what) { family_ = what; }
+  /// States of rows that are there what they make of complex numbers. A name without overload stands for all overloads.
+  void onComplex(OnComplex what, std::string_view names);
+  const OpRow *find(std::string_view target) const;
   /// Sorted.
   std::vector<std::string> targets() const;
   static const OpTable &instance();
 
 private:
-  std::unordered_map<std::string, LowerFn> rows_;
+  std::unordered_map<std::string, OpRow> rows_;
+  OnComplex family_ = OnComplex::Refuse;
 };
 
 // The families, one file each; op_table.cpp calls them all.

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "lower/graph_to_loops/complex_val.h"
 #include "lower/graph_to_loops/op_call.h"
 
 namespace neso::lower {
@@ -23,15 +24,10 @@ static Val erfinvOf(Val x) {
   return where(eq(un(OpKind::Abs, x), 1.0), x * HUGE_VAL, p * x);
 }
 
-template <OpKind K> static Tensors unaryF(OpCall &o) {
-  Tensor x = o.t("self");
-  if (x.isComplex()) return o.fail("complex numbers are not supported here");
-  return {unaryFloat(x, K)};
-}
+template <OpKind K> static Tensors unaryF(OpCall &o) { return {unaryFloat(o.t("self"), K)}; }
 
 static Tensors erfinvOp(OpCall &o) {
   Tensor x = o.t("self");
-  if (x.isComplex()) return o.fail("complex numbers are not supported here");
   if (x.dtype() == DType::F64) return {unaryFloat(x, OpKind::Erfinv)};
   return {mapFloat(x, erfinvOf)};
 }
@@ -84,17 +80,39 @@ static Tensor divide(const Tensor &a, const Tensor &b, const std::string &mode) 
   });
 }
 
+/// The real number that an argument is; nothing where it is none.
+static std::optional<double> constantArgument(OpCall &o, std::string_view name) {
+  const graph::Argument *a = o.node.arg(name);
+  if (!a) return std::nullopt;
+  if (const int64_t *i = std::get_if<int64_t>(a)) return static_cast<double>(*i);
+  if (const double *d = std::get_if<double>(a)) return *d;
+  if (const graph::ComplexValue *c = std::get_if<graph::ComplexValue>(a); c && c->imag == 0) return c->real;
+  return std::nullopt;
+}
+
+/// Powers of complex numbers, of type t. Those with few factors, and roots, are not computed by logarithms, as in ATen.
+static Tensor complexPower(OpCall &o, const Tensor &a, const Tensor &b, DType t) {
+  const std::optional<double> base = constantArgument(o, "self"), e = constantArgument(o, "exponent");
+  Tensor xs[] = {a, b};
+  const Sizes sizes = broadcastSizes(xs);
+  if (e == 0.0 || base == 1.0) return full(o.ctx, sizes, t, 1);
+  const Tensor x = cast(a, t), one = full(o.ctx, {}, t, 1);
+  if (e == 1.0) return x;
+  if (e == 2.0) return mul(x, x);
+  if (e == 3.0) return mul(mul(x, x), x);
+  if (e == 0.5) return unary(x, OpKind::Sqrt);
+  if (e == -0.5) return unary(x, OpKind::Rsqrt);
+  if (e == -1.0) return div(one, x);
+  if (e == -2.0) return div(one, mul(x, x));
+  return pointwiseNumbers({a, b}, t, [](std::span<const Complex> v) { return powOf(v[0], v[1]); });
+}
+
 static Tensors powOp(OpCall &o) {
   Tensor a = o.t("self"), b = o.t("exponent");
   Tensor xs[] = {a, b};
   DType t = resultType(xs);
-  if (isComplex(t)) return o.fail("complex powers are not supported");
-  const graph::Argument *e = o.node.arg("exponent");
-  std::optional<double> c;
-  if (e)
-    if (const int64_t *i = std::get_if<int64_t>(e)) c = static_cast<double>(*i);
-  if (e)
-    if (const double *d = std::get_if<double>(e)) c = *d;
+  if (isComplex(t)) return {complexPower(o, a, b, t)};
+  const std::optional<double> c = constantArgument(o, "exponent");
   if (c && (isFloat(t) || (*c >= 0 && *c == std::floor(*c)))) {
     Tensor x = cast(a, t);
     if (*c == 0.0) return {map(x, [](Val v) { return num(v, 1); })};
@@ -240,7 +258,7 @@ static void addArithmetic(OpTable &t) {
         [](OpCall &o) -> Tensors {
           if (o.node.target.rfind("aten.float_power", 0) != 0) return powOp(o);
           Tensor a = o.t("self"), b = o.t("exponent");
-          if (a.isComplex() || b.isComplex()) return o.fail("complex powers are not supported");
+          if (a.isComplex() || b.isComplex()) return {complexPower(o, a, b, DType::C128)};
           return {binary(OpKind::Pow, cast(a, DType::F64), cast(b, DType::F64))};
         });
   t.add("square.default", [](OpCall &o) -> Tensors {
@@ -269,6 +287,7 @@ static void addFunctionsOfTwo(OpTable &t) {
   t.add("lcm.default", arithmetic<OpKind::Lcm>);
   t.add("ldexp.Tensor", [](OpCall &o) -> Tensors {
     Tensor a = o.t("self"), b = o.t("other");
+    if (b.isComplex()) return {mul(a, unary(b, OpKind::Exp2))};
     return {cast(mul(a, binary(OpKind::Pow, scalarFloat(o.ctx, 2.0), b.isNumber() ? b : toFloat(b))), o.out().dtype)};
   });
   t.add("special_zeta.default special_zeta.other_scalar special_zeta.self_scalar", binaryF<OpKind::Zeta>);
@@ -317,13 +336,8 @@ static void addSignsAndRounding(OpTable &t) {
   t.add("positive.default", [](OpCall &o) -> Tensors { return {o.t("self")}; });
   t.add("abs.default absolute.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
-    if (x.isComplex()) {
-      Tensor xs[] = {x.real(), x.imag()};
-      DType r = toReal(x.dtype());
-      return {pointwise(xs, r, r, [](std::span<const Val> v) { return bin(OpKind::Hypot, v[0], v[1]); })};
-    }
     if (x.dtype() == DType::Bool || isUnsignedInt(x.dtype())) return {x};
-    return {unary(x, OpKind::Abs)};
+    return {lengths(x)};
   });
   t.add("sign.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
@@ -360,12 +374,7 @@ static void addSignsAndRounding(OpTable &t) {
 }
 
 static void addElementaryFunctions(OpTable &t) {
-  t.add("exp.default", [](OpCall &o) -> Tensors {
-    Tensor x = o.t("self");
-    if (!x.isComplex()) return {unaryFloat(x, OpKind::Exp)};
-    Tensor e = unary(x.real(), OpKind::Exp);
-    return {Tensor::complex(mul(e, unary(x.imag(), OpKind::Cos)), mul(e, unary(x.imag(), OpKind::Sin)), x.dtype())};
-  });
+  t.add("exp.default", unaryF<OpKind::Exp>);
   t.add("exp2.default special_exp2.default", unaryF<OpKind::Exp2>);
   t.add("expm1.default special_expm1.default", unaryF<OpKind::Expm1>);
   t.add("log.default", unaryF<OpKind::Log>);
@@ -438,6 +447,11 @@ static void addSpecialFunctions(OpTable &t) {
     })};
   });
   t.add("sinc.default special_sinc.default", [](OpCall &o) -> Tensors {
+    if (const Tensor x = o.t("self"); x.isComplex())
+      return {pointwiseNumbers({x}, x.dtype(), [](std::span<const Complex> v) {
+        const Complex p = v[0] * num(v[0].re, M_PI);
+        return where(isZero(v[0]), real(num(p.re, 1)), valueOf(OpKind::Sin, p) / p);
+      })};
     return {mapFloat(o.t("self"), [](Val v) {
       Val p = v * M_PI;
       return where(eq(v, 0.0), 1.0, un(OpKind::Sin, p) / p);
@@ -462,7 +476,12 @@ static void addAnglesAndLogarithms(OpTable &t) {
         [](OpCall &o) -> Tensors { return {xlogy(o.t("self"), o.t("other"), false)}; });
   t.add("special_xlog1py.default special_xlog1py.self_scalar special_xlog1py.other_scalar",
         [](OpCall &o) -> Tensors { return {xlogy(o.t("self"), o.t("other"), true)}; });
-  t.add("logaddexp.default", [](OpCall &o) -> Tensors { return {logaddexp(o.t("self"), o.t("other"), false)}; });
+  t.add("logaddexp.default", [](OpCall &o) -> Tensors {
+    const Tensor a = o.t("self"), b = o.t("other"), xs[] = {a, b};
+    if (const DType d = resultType(xs); isComplex(d))
+      return {pointwiseNumbers({a, b}, d, [](std::span<const Complex> v) { return logOfSum(v[0], v[1]); })};
+    return {logaddexp(a, b, false)};
+  });
   t.add("logaddexp2.default", [](OpCall &o) -> Tensors { return {logaddexp(o.t("self"), o.t("other"), true)}; });
   t.add("heaviside.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("self"), b = o.t("values"), xs[] = {a, b};
@@ -543,7 +562,10 @@ static void addActivations(OpTable &t) {
   });
   t.add("sigmoid.default special_expit.default", unaryF<OpKind::Sigmoid>);
   t.add("silu.default",
-        [](OpCall &o) -> Tensors { return {mapFloat(o.t("self"), [](Val v) { return v * sigmoidOf(v); })}; });
+        [](OpCall &o) -> Tensors {
+          if (const Tensor x = o.t("self"); x.isComplex()) return {mul(x, unary(x, OpKind::Sigmoid))};
+          return {mapFloat(o.t("self"), [](Val v) { return v * sigmoidOf(v); })};
+        });
   t.add("hardsigmoid.default", [](OpCall &o) -> Tensors {
     return {map(o.t("self"), [](Val v) { return vmin(vmax(v + 3.0, num(v, 0)), num(v, 6)) / 6.0; })};
   });
@@ -614,13 +636,30 @@ static void addMoreActivations(OpTable &t) {
     return {map(o.t("self"), [l](Val v) { return where(v >= -l && v <= l, 0.0, v); })};
   });
   t.add("tanhshrink.default",
-        [](OpCall &o) -> Tensors { return {map(o.t("self"), [](Val v) { return v - un(OpKind::Tanh, v); })}; });
+        [](OpCall &o) -> Tensors {
+          if (const Tensor x = o.t("self"); x.isComplex()) return {sub(x, unary(x, OpKind::Tanh))};
+          return {map(o.t("self"), [](Val v) { return v - un(OpKind::Tanh, v); })};
+        });
   t.add("threshold.default", [](OpCall &o) -> Tensors {
     double th = o.number("threshold"), v0 = o.number("value");
     return {map(o.t("self"), [=](Val v) { return where(v <= th, v0, v); })};
   });
   t.add("softsign.default", [](OpCall &o) -> Tensors {
+    if (const Tensor x = o.t("self"); x.isComplex())
+      return {pointwiseNumbers({x}, x.dtype(), [](std::span<const Complex> v) { return v[0] / (1.0 + lengthOf(v[0])); })};
     return {mapFloat(o.t("self"), [](Val v) { return v / (1.0 + un(OpKind::Abs, v)); })};
+  });
+}
+
+static Tensor closeNumbers(const Tensor &a, const Tensor &b, double rtol, double atol, bool equalNan) {
+  Tensor parts[] = {a.real(), a.imag(), b.real(), b.imag()};
+  return pointwise(parts, toReal(a.dtype()), DType::Bool, [=](std::span<const Val> v) {
+    const Complex x{v[0], v[1]}, y{v[2], v[3]};
+    const Val apart = lengthOf(x - y);
+    Val r = (eq(x.re, y.re) && eq(x.im, y.im)) || (apart <= lengthOf(y * num(v[0], rtol)) + atol && apart < HUGE_VAL);
+    auto isNan = [](Complex z) { return un(OpKind::IsNan, z.re) || un(OpKind::IsNan, z.im); };
+    if (equalNan) r = r || (isNan(x) && isNan(y));
+    return r;
   });
 }
 
@@ -648,9 +687,9 @@ static void addBlends(OpTable &t) {
   });
   t.add("isclose.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("self"), b = o.t("other"), xs[] = {a, b};
-    if (a.isComplex()) return o.fail("complex numbers are not supported here");
     double rtol = o.number("rtol", 1e-5), atol = o.number("atol", 1e-8);
     bool nan = o.flag("equal_nan");
+    if (a.isComplex()) return {closeNumbers(a, b, rtol, atol, nan)};
     DType ty = a.dtype();
     bool fl = isFloat(ty);
     DType c = fl ? ty : DType::F64;
@@ -663,6 +702,16 @@ static void addBlends(OpTable &t) {
       return r;
     })};
   });
+}
+
+static void stateComplex(OpTable &t) {
+  t.onComplex(OnComplex::Own, "add sub subtract rsub mul multiply div.Tensor div.Scalar divide.Tensor divide.Scalar true_divide pow float_power square "
+                              "eq ne not_equal logical_and logical_or logical_xor logical_not neg negative _neg_view _neg_view_copy positive "
+                              "abs absolute sgn exp exp2 special_exp2 expm1 special_expm1 log log2 log10 log1p special_log1p sqrt rsqrt reciprocal "
+                              "sin cos tan asin arcsin acos arccos atan arctan sinh cosh tanh asinh arcsinh acosh arccosh atanh arctanh "
+                              "sigmoid special_expit sinc special_sinc logaddexp isnan isinf isfinite where masked_fill silu tanhshrink softsign "
+                              "addcmul addcdiv lerp isclose glu ldexp");
+  t.onComplex(OnComplex::Parts, "nan_to_num");
 }
 
 void addPointwise(OpTable &t) {
@@ -678,6 +727,7 @@ void addPointwise(OpTable &t) {
   addActivations(t);
   addMoreActivations(t);
   addBlends(t);
+  stateComplex(t);
 }
 
 } // namespace neso::lower

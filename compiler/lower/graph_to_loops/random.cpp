@@ -69,16 +69,20 @@ static Tensors dropout(OpCall &o) {
   if (feature)
     for (size_t d = 2; d < sizes.size(); ++d) sizes[d] = 1;
   Tensor mask = keepMask(o, sizes, 1 - p);
-  Tensor xs[] = {x, mask};
-  DType t = x.dtype();
-  Tensor y = pointwise(xs, t, t, [=](std::span<const Val> v) {
+  if (x.isComplex() && alpha) return o.fail("complex numbers are not supported here");
+  auto dropped = [=](const Tensor &part) {
+    Tensor xs[] = {part, mask};
+    const DType t = part.dtype();
+    return pointwise(xs, t, t, [=](std::span<const Val> v) {
     Val k = ne(v[1], 0.0);
     if (alpha) {
       const double a = 1.7580993408473766, s = p == 1 ? 0 : 1 / std::sqrt((a * a * p + 1) * (1 - p));
       return where(k, v[0] * s + a * p * s, num(v[0], (-a + a * p) * s));
     }
     return p == 1 ? v[0] * 0.0 : where(k, v[0] / (1 - p), v[0] * 0.0);
-  });
+    });
+  };
+  const Tensor y = x.isComplex() ? Tensor::complex(dropped(x.real()), dropped(x.imag()), x.dtype()) : dropped(x);
   if (native) return {y, mask};
   return {y};
 }
@@ -157,11 +161,12 @@ void addRandom(OpTable &t) {
     return {uniformLike(o, o.out().dtype, [=](Val u) { return u * (to - from) + from; })};
   });
   t.add("randn.default randn_like.default normal_functional.default", [](OpCall &o) -> Tensors {
-    double mean = o.number("mean", 0), std = o.number("std", 1);
+    // The variance of complex numbers is that of both parts.
+    const double mean = o.number("mean", 0), std = o.number("std", 1) * (o.ofPart() ? std::numbers::sqrt2 / 2 : 1);
     return {normalOf(o, o.out().dtype, [=](Val z) { return z * std + mean; })};
   });
   t.add("normal.float_float", [](OpCall &o) -> Tensors {
-    double mean = o.number("mean", 0), std = o.number("std", 1);
+    const double mean = o.number("mean", 0), std = o.number("std", 1);
     return {normalOf(o, o.out().dtype, [=](Val z) { return z * std + mean; })};
   });
   t.add("multinomial.default", multinomial);
@@ -195,6 +200,8 @@ void addRandom(OpTable &t) {
     });
     return {cast(o.ctx.sort(keys, 0, false).second, o.out().dtype)};
   });
+  t.onComplex(OnComplex::Parts, "rand rand_like uniform randn randn_like normal_functional");
+  t.onComplex(OnComplex::Own, "dropout native_dropout feature_dropout alpha_dropout feature_alpha_dropout");
 }
 
 } // namespace neso::lower

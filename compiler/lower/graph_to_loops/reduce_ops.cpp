@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "lower/graph_to_loops/bisect.h"
 #include "lower/graph_to_loops/tensor_ops.h"
 
 namespace neso::lower {
@@ -89,6 +90,51 @@ Tensor mean(const Tensor &x, const Dims &dims, bool keepdim, DType out) {
   Tensor s = reduceDims(ReduceKind::Sum, cast(x, out), dims, keepdim, acc);
   Tensor m = div(s, exprAs(x.ctx(), countOf(x, dims), acc));
   return cast(m, out);
+}
+
+Tensor scanByDoubling(const Tensor &x, int64_t dim, const std::function<Tensor(const Tensor &, const Tensor &)> &op) {
+  const size_t d = static_cast<size_t>(dim < 0 ? dim + x.rank() : dim);
+  const Expr n = x.sizes()[d];
+  Tensor all = x;
+  const int steps = bisections(x.ctx().facts, n);
+  for (int k = 0; k < steps; ++k) {
+    const Expr apart = int64_t{1} << k;
+    const Tensor last = all.realize();
+    // Those without one so far before them stay.
+    const Tensor before = remap(last, x.sizes(), [d, apart](const Index &i) {
+      Index j = i;
+      j[d] = max(i[d] - apart, 0);
+      return j;
+    });
+    const Tensor has = Tensor::lazy(x.ctx(), DType::Bool, x.sizes(), [d, apart](BodyBuilder &b, const Index &i) { return b.compare(OpKind::Le, apart, i[d]); });
+    all = where(has, op(before, last), last);
+  }
+  return all;
+}
+
+Tensor complexProduct(const Tensor &x, const Dims &dims, bool keepdim) {
+  const Split s(x, dims);
+  // The reduced dims as one, the last.
+  std::vector<int> order;
+  Sizes sizes = s.kept;
+  for (int64_t d = 0; d < x.rank(); ++d)
+    if (std::find(s.dims.begin(), s.dims.end(), d) == s.dims.end()) order.push_back(static_cast<int>(d));
+  for (int64_t d : s.dims) order.push_back(static_cast<int>(d));
+  sizes.push_back(product(s.reduced));
+  Tensor rows = reshape(permute(x, order), sizes);
+  const std::optional<int64_t> count = sizes.back().asConst();
+  if (!count) {
+    x.ctx().refuse("the number of complex factors must be constant");
+    return s.restore(full(x.ctx(), s.kept, x.dtype(), 1), keepdim);
+  }
+  if (*count == 0) return s.restore(full(x.ctx(), s.kept, x.dtype(), 1), keepdim);
+  for (int64_t n = *count; n > 1; n = (n + 1) / 2) {
+    // The middle one of an odd number waits.
+    const int64_t half = n / 2, left = n - half;
+    const Tensor products = mul(slice(rows, -1, 0, half), slice(rows, -1, left, half));
+    rows = (left > half ? concat({products, slice(rows, -1, half, 1)}, -1) : products).realize();
+  }
+  return s.restore(select(rows, -1, 0), keepdim);
 }
 
 static Tensor extreme(bool max, const Tensor &x, const Dims &dims, bool keepdim) {

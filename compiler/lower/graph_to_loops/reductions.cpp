@@ -14,7 +14,7 @@ static Tensors meanOp(OpCall &o) { return {mean(o.t("self"), dimsOf(o), o.flag("
 
 static Tensors prodOp(OpCall &o) {
   DType t = o.out().dtype;
-  if (isComplex(t)) return o.fail("complex products are not supported");
+  if (isComplex(t)) return {complexProduct(cast(o.t("self"), t), dimsOf(o), o.flag("keepdim"))};
   return {cast(reduceDims(ReduceKind::Prod, cast(o.t("self"), t), dimsOf(o), o.flag("keepdim"), computeType(t)), t)};
 }
 
@@ -48,7 +48,6 @@ template <bool Max> static Tensors argOp(OpCall &o) {
 static Tensors varOp(OpCall &o) {
   Tensor x = o.t("self");
   const std::string &n = o.node.target;
-  if (x.isComplex()) return o.fail("the variance of complex numbers is not supported");
   double correction = 1;
   if (o.has("correction"))
     correction = o.number("correction");
@@ -58,17 +57,23 @@ static Tensors varOp(OpCall &o) {
   bool keep = o.flag("keepdim");
   bool std = n.rfind("aten.std", 0) == 0, withMean = n.find("_mean") != std::string::npos;
   x.reused();
-  MeanVar mv = meanVar(x, dims);
-  DType acc = computeType(x.dtype());
+  MeanVar mv = meanVar(x.real(), dims);
+  DType acc = computeType(toReal(x.dtype()));
+  // The squared lengths of complex numbers are those of both parts.
+  const MeanVar other = x.isComplex() ? meanVar(x.imag(), dims) : MeanVar();
+  if (x.isComplex()) mv.m2 = add(mv.m2, other.m2), mv.mean = Tensor::complex(mv.mean, other.mean, x.dtype());
   Tensor count = exprAs(o.ctx, mv.count, acc);
   Tensor xs[] = {mv.m2, count};
   Tensor v = pointwise(xs, acc, acc, [correction, std](std::span<const Val> p) {
     Val r = p[0] / vmax(p[1] - correction, num(p[1], 0));
     return std ? un(OpKind::Sqrt, r) : r;
   });
-  v = cast(v, x.dtype());
+  v = cast(v, toReal(x.dtype()));
   Tensor m = cast(mv.mean, x.dtype());
-  if (mv.count.isConst(0)) m = full(o.ctx, m.sizes(), x.dtype(), std::nan(""));
+  if (mv.count.isConst(0)) {
+    const Tensor nan = full(o.ctx, m.sizes(), toReal(x.dtype()), std::nan(""));
+    m = x.isComplex() ? Tensor::complex(nan, nan, x.dtype()) : nan;
+  }
   if (!keep) {
     v = reshape(v, o.out(0).sizes);
     if (withMean) m = reshape(m, o.out(1).sizes);
@@ -80,10 +85,11 @@ static Tensors varOp(OpCall &o) {
 Tensor logsumexp(const Tensor &in, const Dims &dims) {
   Tensor x = toFloat(in);
   x.reused();
-  DType acc = computeType(x.dtype());
-  Tensor m = reduceDims(ReduceKind::Max, x, dims, true, acc);
+  DType acc = computeType(toReal(x.dtype()));
+  Tensor m = reduceDims(ReduceKind::Max, x.real(), dims, true, acc);
   // Infinite maxima are not subtracted.
   Tensor shift = map(m, [](Val v) { return where(un(OpKind::IsInf, v), 0.0, v); }).realize();
+  if (x.isComplex()) return add(unary(sum(unary(sub(x, shift), OpKind::Exp), dims, true, x.dtype()), OpKind::Log), shift);
   Tensor xs[] = {x, shift};
   Tensor e = pointwise(xs, acc, acc, [](std::span<const Val> v) { return un(OpKind::Exp, v[0] - v[1]); });
   Tensor s = reduceDims(ReduceKind::Sum, e, dims, true, acc);
@@ -173,7 +179,6 @@ static void addVariancesAndSoftmax(OpTable &t) {
         "std_mean.default std_mean.dim std_mean.correction",
         varOp);
   t.add("logsumexp.default special_logsumexp.default", [](OpCall &o) -> Tensors {
-    if (o.t("self").isComplex()) return o.fail("complex numbers are not supported here");
     return {reshape(logsumexp(o.t("self"), dimsOf(o)), o.out().sizes)};
   });
   t.add("count_nonzero.default count_nonzero.dim_IntList", [](OpCall &o) -> Tensors {
@@ -210,6 +215,8 @@ static void addVariancesAndSoftmax(OpTable &t) {
 void addReductions(OpTable &t) {
   addSumsAndExtremes(t);
   addVariancesAndSoftmax(t);
+  t.onComplex(OnComplex::Own, "sum mean prod any all var std var_mean std_mean logsumexp special_logsumexp count_nonzero norm linalg_vector_norm "
+                              "frobenius_norm native_norm trace softmax.int log_softmax.int");
 }
 
 } // namespace neso::lower

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "lower/graph_to_loops/bisect.h"
+#include "lower/graph_to_loops/complex_val.h"
 #include "lower/graph_to_loops/op_call.h"
 
 namespace neso::lower {
@@ -21,6 +22,11 @@ static Tensors cumOp(OpCall &o, ScanKind kind) {
   Tensor x = cast(o.t("self"), t);
   int64_t d = o.integer("dim");
   if (isComplex(t)) {
+    if (kind == ScanKind::Prod) return {x.rank() == 0 ? x : scanByDoubling(x, d, mul)};
+    if (kind == ScanKind::LogSumExp)
+      return {x.rank() == 0 ? x : scanByDoubling(x, d, [t](const Tensor &a, const Tensor &b) {
+        return pointwiseNumbers({a, b}, t, [](std::span<const Complex> v) { return logOfSum(v[0], v[1]); });
+      })};
     if (kind != ScanKind::Sum) return o.fail("complex numbers are not supported here");
     return {Tensor::complex(scanDim(kind, x.real(), d, toReal(t)), scanDim(kind, x.imag(), d, toReal(t)), t)};
   }
@@ -241,6 +247,7 @@ void addScanSort(OpTable &t) {
         [](OpCall &o) { return searchOp(o, o.t("sorted_sequence"), o.t("self")); });
   t.add("bucketize.Tensor bucketize.Scalar", [](OpCall &o) { return searchOp(o, o.t("boundaries"), o.t("self")); });
   t.add("isin.Tensor_Tensor isin.Tensor_Scalar isin.Scalar_Tensor", isinOp);
+  t.onComplex(OnComplex::Own, "cumsum cumprod logcumsumexp");
 }
 
 } // namespace neso::lower

@@ -186,8 +186,23 @@ static Tensor singularValues(const Tensor &a0) {
                });
 }
 
+/// A complex matrix X + iY as the real one [[X, -Y], [Y, X]], which has each of its singular values, and eigenvalues, twice.
+static Tensor realForm(const Tensor &a) {
+  const Tensor x = a.real(), y = a.imag();
+  return concat({concat({x, neg(y)}, -1), concat({y, x}, -1)}, -2).realize();
+}
+static Tensor everySecond(const Tensor &values) { return slice(values, -1, 0, floorDiv(values.size(-1), 2), 2); }
+/// Singular values of real or complex matrices, largest first.
+static Tensor singularValuesOf(const Tensor &a) { return a.isComplex() ? everySecond(singularOfEither(realForm(a)).values) : singularOfEither(a).values; }
+/// Why the singular values of these, or their eigenvalues, are not computed; empty when they are.
+static std::string valuesFault(const Tensor &a) {
+  const std::string why = numberFault(a);
+  if (!why.empty() || !a.isComplex()) return why;
+  return std::max(rowsOf(a), columnsOf(a)) * 2 > kMostColumns ? "complex matrices of more than 32 rows or columns are not supported" : "";
+}
+
 Tensor spectralNorm(const Tensor &a, int order) {
-  Tensor s = singularOfEither(a).values;
+  Tensor s = singularValuesOf(a);
   if (order == 2) return select(s, -1, 0);
   if (order == -2) return select(s, -1, s.size(-1) - 1);
   return sum(s, {-1}, false, DType::F64);
@@ -228,7 +243,9 @@ static Tensor leftVectors(const Singular &s, int64_t width) {
 static Tensors svdOp(OpCall &o) {
   bool old = o.node.target == "aten.svd.default";
   Tensor a = o.t(old ? "self" : "A");
-  if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = valuesFault(a); !why.empty()) return o.fail(why);
+  // There are no vectors: a model that reads them is refused.
+  if (a.isComplex()) return {Tensor(), cast(everySecond(singularValues(realForm(a))), o.out(1).dtype)};
   bool tall = rowsOf(a) >= columnsOf(a),
        complete = old ? !o.flag("some", true) : o.flag("full_matrices", o.node.target == "aten.linalg_svd.default");
   Tensor x = tall ? a : transpose(a, -2, -1);
@@ -253,15 +270,28 @@ static Tensors svdOp(OpCall &o) {
   return {u, cast(s.values, t), old ? v : transpose(v, -2, -1)};
 }
 
+/// Eigenvalues of complex matrices that one triangle says. There are no vectors: a model that reads them is refused.
+static Tensors hermitianValues(OpCall &o, const Tensor &a, bool upper, bool vectors) {
+  const Tensor x = symmetricOf(a.real(), upper, DType::F64), all = cast(a.imag(), DType::F64).realize();
+  const Tensor y = matrixOf(o.ctx, DType::F64, batchOf(a), rowsOf(a), rowsOf(a), [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+    const Val v = elementOf(b, all, i, r, c), mirrored = -elementOf(b, all, i, c, r);
+    return where(b.compare(OpKind::Eq, r, c), num(v, 0), where(b.compare(upper ? OpKind::Lt : OpKind::Gt, r, c), v, mirrored));
+  });
+  const Tensor values = cast(everySecond(symmetricValues(realForm(Tensor::complex(x, y, DType::C128)), toReal(a.dtype()))), o.out().dtype);
+  if (o.outCount() == 1 || vectors) return {values};
+  return {values, full(o.ctx, o.out(1).sizes, o.out(1).dtype, 0)};
+}
+
 static Tensors eighOp(OpCall &o) {
   Tensor a = o.t(o.has("A") ? "A" : "self");
-  if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = valuesFault(a); !why.empty()) return o.fail(why);
   if (columnsOf(a) == 0) {
     Tensors empty;
     for (size_t k = 0; k < o.outCount(); ++k) empty.push_back(full(o.ctx, o.out(k).sizes, o.out(k).dtype, 0));
     return empty;
   }
   const bool upper = o.text("UPLO", "L") == "U" || o.text("UPLO", "L") == "u", vectors = o.flag("compute_v", true);
+  if (a.isComplex()) return hermitianValues(o, a, upper, vectors);
   if (o.outCount() == 1 || !vectors) {
     Tensor values = cast(symmetricValues(symmetricOf(a, upper, DType::F64), a.dtype()), o.out().dtype);
     if (o.outCount() == 1) return {values};
@@ -274,7 +304,7 @@ static Tensors eighOp(OpCall &o) {
 /// max(atol, rtol * largest value) [...], with ATen's defaults.
 static Tensor cutoff(OpCall &o, const Tensor &a, const Tensor &values) {
   double epsilon =
-      (a.dtype() == DType::F32 ? 0x1p-23 : 0x1p-52) * static_cast<double>(std::max(rowsOf(a), columnsOf(a)));
+      (toReal(a.dtype()) == DType::F32 ? 0x1p-23 : 0x1p-52) * static_cast<double>(std::max(rowsOf(a), columnsOf(a)));
   Tensor largest = select(values, -1, 0), absolute = o.opt("atol"), relative = o.opt("rtol");
   if (o.has("tol")) return broadcastTo(cast(o.t("tol"), DType::F64), largest.sizes());
   if (o.has("rcond")) return mul(largest, cast(o.t("rcond"), DType::F64));
@@ -312,32 +342,33 @@ static Tensors pseudoInverse(OpCall &o) {
 
 static Tensors rankOp(OpCall &o) {
   Tensor a = o.t(o.has("input") ? "input" : "self");
-  if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = valuesFault(a); !why.empty()) return o.fail(why);
+  if (a.isComplex() && o.flag("hermitian")) return o.fail("the rank of complex matrices by eigenvalues is not supported");
   if (rowsOf(a) == 0 || columnsOf(a) == 0) return {full(o.ctx, o.out().sizes, DType::I64, 0)};
   if (o.flag("hermitian")) a = symmetricOf(a, false, a.dtype());
-  Tensor values = singularOfEither(a).values, cut = cutoff(o, a, values);
+  Tensor values = singularValuesOf(a), cut = cutoff(o, a, values);
   return {sum(cast(binary(OpKind::Gt, values, unsqueeze(cut, cut.rank())), DType::I64), {-1}, false, DType::I64)};
 }
 
 static Tensors conditionOp(OpCall &o) {
   Tensor a = o.t("self");
-  if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = valuesFault(a); !why.empty()) return o.fail(why);
   if (rowsOf(a) == 0 || columnsOf(a) == 0) return {full(o.ctx, o.out().sizes, o.out().dtype, 0)};
   double p = o.has("p") && o.text("p").empty() ? o.number("p") : 2;
   if (!o.text("p").empty() || std::fabs(p) != 2) {
     Tensor inverse = solveMatrix(a, identityMatrix(a, rowsOf(a), rowsOf(a)));
     std::string text = o.text("p");
     auto norm = [&](const Tensor &m) -> Tensor {
-      if (text == "fro") return vectorNorm(m, 2, {-2, -1}, false, a.dtype());
-      if (text == "nuc") return cast(spectralNorm(m, 0), a.dtype());
+      if (text == "fro") return vectorNorm(m, 2, {-2, -1}, false, toReal(a.dtype()));
+      if (text == "nuc") return cast(spectralNorm(m, 0), toReal(a.dtype()));
       int64_t summed = std::isinf(p) ? -1 : -2;
-      Tensor s = vectorNorm(m, 1, {summed}, true, a.dtype());
+      Tensor s = vectorNorm(m, 1, {summed}, true, toReal(a.dtype()));
       Tensor e = p > 0 ? amax(s, {summed == -1 ? -2 : -1}, true) : amin(s, {summed == -1 ? -2 : -1}, true);
       return reshape(e, batchOf(m));
     };
     return {mul(norm(a), norm(inverse))};
   }
-  Tensor s = singularOfEither(a).values;
+  Tensor s = singularValuesOf(a);
   Tensor large = select(s, -1, 0), small = select(s, -1, s.size(-1) - 1);
   return {cast(p > 0 ? div(large, small) : div(small, large), o.out().dtype)};
 }
@@ -346,8 +377,8 @@ void addSpectral(OpTable &t) {
   t.add("linalg_svd.default _linalg_svd.default svd.default", svdOp);
   t.add("linalg_svdvals.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("A");
-    if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
-    return {cast(singularValues(a), o.out().dtype)};
+    if (std::string why = valuesFault(a); !why.empty()) return o.fail(why);
+    return {cast(a.isComplex() ? everySecond(singularValues(realForm(a))) : singularValues(a), o.out().dtype)};
   });
   t.add("linalg_eigh.default linalg_eigvalsh.default _linalg_eigh.default", eighOp);
   t.add("linalg_pinv.default linalg_pinv.atol_rtol_tensor linalg_pinv.atol_rtol_float linalg_pinv.rcond_tensor "
@@ -388,6 +419,7 @@ void addSpectral(OpTable &t) {
     Tensor root = map(e.values, [](Val v) { return un(OpKind::Sqrt, v); });
     return {cast(matmul(mul(e.vectors, unsqueeze(root, root.rank() - 1)), transpose(e.vectors, -2, -1)), a.dtype())};
   });
+  t.onComplex(OnComplex::Own, "linalg_svd _linalg_svd svd linalg_svdvals linalg_eigh linalg_eigvalsh _linalg_eigh linalg_matrix_rank linalg_cond nuclear_norm");
 }
 
 } // namespace neso::lower

@@ -189,7 +189,6 @@ static Tensor gradientAlong(const Tensor &f, int64_t dim, const Tensor &coordina
 
 static Tensors gradientOp(OpCall &o) {
   Tensor f = o.t("self");
-  if (f.isComplex()) return o.fail("complex numbers are not supported here");
   Dims dims = o.has("dim") ? o.ints("dim") : Dims();
   if (dims.empty())
     for (int64_t d = 0; d < f.rank(); ++d) dims.push_back(d);
@@ -403,6 +402,7 @@ void addStatistics(OpTable &t) {
     Tensor r = x.rank() == 0 ? bits : reduceDims(loops::ReduceKind::XorSum, bits, dims, o.flag("keepdim"), DType::I64);
     return {cast(r, o.out().dtype)};
   });
+  t.onComplex(OnComplex::Own, "gradient");
 }
 
 } // namespace neso::lower

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "lower/graph_to_loops/cost.h"
-#include "lower/graph_to_loops/lowering.h"
+#include "lower/graph_to_loops/tensor_ops.h"
 
 namespace neso::lower {
 
@@ -21,7 +21,14 @@ struct Tensor::Impl {
   std::shared_ptr<const BodyBuilder::Guard> guard; // of the branch that made a lazy tensor
 };
 
+/// No scalar is complex: what would make one does not know complex tensors.
+static constexpr const char *kNoComplexScalars = "complex numbers are not supported here";
+
 Tensor Tensor::lazy(Lowering &ctx, DType t, Sizes sizes, ElementFn fn) {
+  if (neso::isComplex(t) && fn) {
+    ctx.refuse(kNoComplexScalars);
+    return full(ctx, sizes, t, 0);
+  }
   Tensor x;
   x.impl_ = std::make_shared<Impl>();
   x.impl_->ctx = &ctx;
@@ -102,6 +109,10 @@ Tensor Tensor::viewOf(const Tensor &base) const {
 
 Val Tensor::at(BodyBuilder &b, const Index &index) const {
   NESO_CHECK(index.size() == impl_->sizes.size(), "an index must have the rank of its tensor");
+  if (isComplex()) {
+    impl_->ctx->refuse(kNoComplexScalars);
+    return b.placeholder(computeType(impl_->dtype));
+  }
   if (impl_->where) {
     const Strided &w = *impl_->where;
     Expr e = w.offset;
@@ -113,7 +124,6 @@ Val Tensor::at(BodyBuilder &b, const Index &index) const {
   for (Expr e : index) key.first.push_back(e.node());
   auto it = b.memo.find(key);
   if (it != b.memo.end()) return it->second.value;
-  NESO_CHECK(impl_->fn != nullptr, "a complex tensor has no real elements");
   // Its own guard, not that of whoever needs the element: the value stays the same for all of them.
   const BodyBuilder::Guard *outer = b.guard();
   b.setGuard(impl_->guard.get());

@@ -1,4 +1,4 @@
-#include "lower/graph_to_loops/tensor_ops.h"
+#include "lower/graph_to_loops/complex_val.h"
 
 #include <algorithm>
 
@@ -136,6 +136,7 @@ Tensor map(const Tensor &x, const std::function<Val(Val)> &fn) {
 }
 Tensor mapFloat(const Tensor &x, const std::function<Val(Val)> &fn) { return map(toFloat(x), fn); }
 Tensor unary(const Tensor &x, OpKind k) {
+  if (x.isComplex() && known(k)) return pointwiseNumbers({x}, x.dtype(), [k](std::span<const Complex> v) { return valueOf(k, v[0]); });
   return map(x, [k](Val v) { return un(k, v); });
 }
 Tensor unaryFloat(const Tensor &x, OpKind k) { return unary(toFloat(x), k); }
@@ -145,36 +146,24 @@ Tensor binary(OpKind k, const Tensor &a, const Tensor &b) {
   DType t = resultType(xs);
   bool compare = loops::info(k).isComparison();
   if (isComplex(t)) {
-    if (k == OpKind::Eq || k == OpKind::Ne)
-      return binary(k == OpKind::Eq ? OpKind::And : OpKind::Or, binary(k, a.real(), b.real()),
-                    binary(k, a.imag(), b.imag()));
     Tensor ar = a.real(), ai = a.imag(), br = b.real(), bi = b.imag();
     DType r = toReal(t);
     if (a.isNumber()) ar = ar.asNumber(), ai = ai.asNumber();
     if (b.isNumber()) br = br.asNumber(), bi = bi.asNumber();
     auto fix = [r](const Tensor &x) { return cast(x, r); };
     ar = fix(ar), ai = fix(ai), br = fix(br), bi = fix(bi);
+    if (k == OpKind::Eq || k == OpKind::Ne) return binary(k == OpKind::Eq ? OpKind::And : OpKind::Or, binary(k, ar, br), binary(k, ai, bi));
     if (k == OpKind::Add || k == OpKind::Sub) return Tensor::complex(binary(k, ar, br), binary(k, ai, bi), t);
     if (k == OpKind::Mul) {
-      if (!b.isComplex()) return Tensor::complex(mul(ar, br), mul(ai, br), t);
-      if (!a.isComplex()) return Tensor::complex(mul(ar, br), mul(ar, bi), t);
+      // A real factor is one with an imaginary part of 0: times infinity that is NaN in PyTorch.
       return Tensor::complex(sub(mul(ar, br), mul(ai, bi)), add(mul(ar, bi), mul(ai, br)), t);
     }
     if (k == OpKind::Div) {
-      if (!b.isComplex()) return Tensor::complex(div(ar, br), div(ai, br), t);
-      Tensor xs4[] = {ar, ai, br, bi};
-      // Scaled by the larger part of the divisor, against overflow.
-      auto part = [r, &xs4](bool imag) {
-        return pointwise(xs4, r, r, [imag](std::span<const Val> v) {
-          Val s = vmax(un(OpKind::Abs, v[2]), un(OpKind::Abs, v[3]));
-          Val br = v[2] / s, bi = v[3] / s, ar = v[0] / s, ai = v[1] / s;
-          Val d = br * br + bi * bi;
-          return imag ? (ai * br - ar * bi) / d : (ar * br + ai * bi) / d;
-        });
-      };
-      return Tensor::complex(part(false), part(true), t);
+      if (!b.isComplex()) return Tensor::complex(div(add(ar, mul(ai, bi)), br), div(sub(ai, mul(ar, bi)), br), t);
+      return pointwiseNumbers({a, b}, t, [](std::span<const Complex> v) { return v[0] / v[1]; });
     }
-    NESO_CHECK(false, "no such complex operation");
+    a.ctx().refuse("complex numbers are not supported here");
+    return full(a.ctx(), broadcastSizes(xs), compare ? DType::Bool : t, 0);
   }
   DType out = compare ? DType::Bool : t;
   if (t == DType::Bool && !compare) {
@@ -202,7 +191,14 @@ Tensor neg(const Tensor &a) {
   if (a.isComplex()) return Tensor::complex(neg(a.real()), neg(a.imag()), a.dtype());
   return unary(a, OpKind::Neg);
 }
+Tensor lengths(const Tensor &a) {
+  if (!a.isComplex()) return unary(a, OpKind::Abs);
+  Tensor parts[] = {a.real(), a.imag()};
+  const DType r = toReal(a.dtype());
+  return pointwise(parts, r, r, [](std::span<const Val> v) { return bin(OpKind::Hypot, v[0], v[1]); });
+}
 Tensor addNumber(const Tensor &a, double v) {
+  if (a.isComplex()) return Tensor::complex(addNumber(a.real(), v), a.imag(), a.dtype());
   return map(a, [v](Val x) { return x + v; });
 }
 Tensor mulNumber(const Tensor &a, double v) {

@@ -44,6 +44,8 @@ Tensor sub(const Tensor &a, const Tensor &b);
 Tensor mul(const Tensor &a, const Tensor &b);
 Tensor div(const Tensor &a, const Tensor &b); // true division
 Tensor neg(const Tensor &a);
+/// The absolute values, which of complex numbers are real.
+Tensor lengths(const Tensor &a);
 Tensor addNumber(const Tensor &a, double v);
 Tensor mulNumber(const Tensor &a, double v);
 Tensor where(const Tensor &c, const Tensor &a, const Tensor &b);
@@ -83,6 +85,11 @@ struct MeanVar {
 /// Mean and sum of squared deviations over dims, in computeType; keepdim.
 MeanVar meanVar(const Tensor &x, const Dims &dims);
 Expr countOf(const Tensor &x, const Dims &dims);
+/// x[..., 0] op x[..., 1] op … up to each element along dim, for what the nodes of scans do not know: in as many nodes as the size has bits.
+/// Realizes.
+Tensor scanByDoubling(const Tensor &x, int64_t dim, const std::function<Tensor(const Tensor &, const Tensor &)> &op);
+/// The product of complex numbers over dims.
+Tensor complexProduct(const Tensor &x, const Dims &dims, bool keepdim);
 /// A 0-d tensor for a size expression in a float dtype.
 Tensor exprAs(Lowering &ctx, Expr e, DType t);
 /// Vector norm of order p; out may be the type of the result.

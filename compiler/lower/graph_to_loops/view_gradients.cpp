@@ -12,7 +12,6 @@ int64_t wrapped(int64_t dim, size_t rank) { return dim < 0 ? dim + static_cast<i
 /// Zeros of `sizes` but where `inside` holds, which also says which element of the gradient lies there.
 Tensors partOfZeros(OpCall &o, const Sizes &sizes, const std::function<Val(BodyBuilder &, const Index &, Index &)> &inside) {
   const Tensor g = o.operand(0);
-  if (g.isComplex()) return o.fail("complex numbers are not supported here");
   const DType t = g.dtype();
   return {Tensor::lazy(o.ctx, t, sizes, [=](BodyBuilder &b, const Index &i) {
     Index from;
@@ -141,6 +140,7 @@ void addViewGradients(OpTable &t) {
         "replication_pad1d_backward.default replication_pad2d_backward.default replication_pad3d_backward.default",
         paddingGradient);
   t.add("_cdist_backward.default", distanceGradient);
+  t.onComplex(OnComplex::Parts, "select_backward slice_backward diagonal_backward unfold_backward");
 }
 
 } // namespace neso::lower

@@ -560,7 +560,6 @@ static void addScattersOfParts(OpTable &t) {
     Tensor x = o.t("self"), s = cast(o.t("src"), x.dtype());
     int64_t a = wrap(o.integer("dim1", 0), x.rank()), c = wrap(o.integer("dim2", 1), x.rank()),
             k = o.integer("offset", 0);
-    if (x.isComplex()) return o.fail("complex numbers are not supported here");
     return {Tensor::lazy(o.ctx, x.dtype(), x.sizes(), [x, s, a, c, k](BodyBuilder &b, const Index &i) {
       Val in = b.compare(OpKind::Eq, i[static_cast<size_t>(a)] + k, i[static_cast<size_t>(c)]);
       Index j;
@@ -572,7 +571,6 @@ static void addScattersOfParts(OpTable &t) {
   });
   t.add("as_strided_scatter.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self"), s = cast(o.t("src"), x.dtype());
-    if (x.isComplex()) return o.fail("complex numbers are not supported here");
     Sizes strides = o.exprs("stride");
     Expr offset = o.expr("storage_offset", 0);
     const graph::TensorType *type = o.typeOf("self");
@@ -589,7 +587,6 @@ static void addTrianglesAndDiagonals(OpTable &t) {
   t.add("triu.default", [](OpCall &o) -> Tensors { return {triangle(o.t("self"), o.expr("diagonal", 0), false)}; });
   t.add("diag_embed.default diag.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
-    if (x.isComplex()) return o.fail("complex numbers are not supported here");
     bool diag = o.node.target == "aten.diag.default";
     int64_t k = o.integer(diag ? "diagonal" : "offset", 0);
     int64_t rank = x.rank() + 1, a = wrap(o.integer("dim1", -2), rank), c = wrap(o.integer("dim2", -1), rank);
@@ -678,6 +675,7 @@ static void addViewsOfLists(OpTable &t) {
 }
 
 void addViews(OpTable &t) {
+  t.family(OnComplex::Own);
   addReshapes(t);
   addPermutations(t);
   addParts(t);
@@ -687,6 +685,7 @@ void addViews(OpTable &t) {
   addTrianglesAndDiagonals(t);
   addShuffles(t);
   addViewsOfLists(t);
+  t.onComplex(OnComplex::Parts, "diagonal_scatter as_strided_scatter diag_embed diag");
 }
 
 } // namespace neso::lower

@@ -8,7 +8,7 @@
 #include "base/diagnostics/graph.h"
 #include "lower/graph_to_loops/lower.h"
 #include "lower/graph_to_loops/lowering.h"
-#include "lower/graph_to_loops/tensor.h"
+#include "lower/graph_to_loops/tensor_ops.h"
 #include "lower/graph_to_loops/test/golden.h"
 
 namespace neso::lower::test {
@@ -144,6 +144,31 @@ TEST(Refusals, AComplexNumberIsNoRealOne) {
   ASSERT_FALSE(r);
   EXPECT_EQ(r.error().diagnostics()[0].kind, diag::OpRefused);
   EXPECT_NE(r.error().str().find("complex"), std::string::npos);
+}
+
+TEST(Refusals, AnOperatorThatSaysNothingOfComplexNumbersMeetsNone) {
+  for (const char *target : {"aten.erf.default", "aten.relu.default", "aten.sort.default", "aten.linalg_pinv.default", "aten.amax.default"}) {
+    graph::Model m = unaryModel(target, DType::C64);
+    DiagnosticSink sink;
+    Result<loops::Program> r = lowerGraph(m, sink);
+    ASSERT_FALSE(r) << target;
+    EXPECT_EQ(r.error().diagnostics()[0].kind, diag::OpRefused) << target;
+    EXPECT_NE(r.error().str().find(target), std::string::npos);
+  }
+}
+
+// What a lowering function has missed is refused where the element of a complex tensor is asked for.
+TEST(Refusals, NoScalarIsComplex) {
+  Lowering ctx;
+  const Tensor z = full(ctx, {Expr(2)}, DType::C64, 1);
+  EXPECT_EQ(ctx.takeRefusal(), "");
+  unary(z, OpKind::Erf).cost();
+  EXPECT_NE(ctx.takeRefusal(), "");
+  EXPECT_EQ(ctx.takeRefusal(), "");
+  binary(OpKind::Max, z, z);
+  EXPECT_NE(ctx.takeRefusal(), "");
+  z.realize().at(*std::make_unique<BodyBuilder>(ctx.facts), {Expr(0)});
+  EXPECT_NE(ctx.takeRefusal(), "");
 }
 
 /// y = target(x, …) for x f32 [n], n in [1, 64], whose result the model says to have these sizes.
