@@ -124,6 +124,15 @@ def empty():
     ]
 
 
+def behind_the_end():
+    """What begins where a tensor ends, and what is said of it."""
+    aten = torch.ops.aten
+    return [
+        c("sums", lambda x: (x[1:].sum(0), x[1:].amax((0,), True) if x.shape[0] > 1 else x[1:] * 2, x[:, 3:].prod(1)), "f32 1x3"),
+        c("truths", lambda x: (aten._is_all_true(x > -9), aten._is_any_true(x > 9), aten._is_all_true(x[7:] > 0)), "f32 7"),
+    ]
+
+
 def ones():
     """Sizes of one, over which a reduction has one element: it is that element in one kernel with anything else."""
     return [
@@ -366,7 +375,7 @@ def parts():
 
 
 def groups():
-    result = {f.__name__: f() for f in (complex_views, numbers, integer_limits, empty, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, unannotated_views, odd_calls, parts)}
+    result = {f.__name__: f() for f in (complex_views, numbers, integer_limits, empty, behind_the_end, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, unannotated_views, odd_calls, parts)}
     for name, group in result.items():
         names = [case.name for case in group]
         assert len(set(names)) == len(names), f"{name}: two cases of one name"

@@ -244,9 +244,10 @@ def main():
     import golden_scaling
     import golden_state
     import golden_training
+    import golden_vision
     jobs = all_jobs(write_model, golden_models.FAMILIES,
                     [golden_ops.groups(), golden_edges.groups(), golden_scaling.groups(), golden_data.groups(), golden_training.groups(),
-                     golden_quantised.groups(), golden_linalg.groups(), golden_complex.groups(), {"attention": golden_attention.attention()}])
+                     golden_quantised.groups(), golden_linalg.groups(), golden_complex.groups(), golden_vision.groups(), {"attention": golden_attention.attention()}])
     jobs["state"] = (write_state, golden_state.CASES)
     torch.set_num_threads(1)
     failed = 0

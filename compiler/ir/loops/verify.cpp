@@ -81,6 +81,8 @@ public:
     std::vector<Expr> sizes;
     for (const auto &[symbol, size] : points) sizes.push_back(size);
     const Facts facts = whereSome(known, sizes);
+    // A loop of no turns reads nothing.
+    if (std::any_of(sizes.begin(), sizes.end(), [&](Expr e) { return facts.rangeOf(e).hi < 1; })) return {};
     const bool some = std::all_of(sizes.begin(), sizes.end(), [&](Expr e) { return facts.rangeOf(e).lo > 0; });
     // What has no elements is read by nobody.
     if (!some && facts.rangeOf(extent).lo < 1) return {};

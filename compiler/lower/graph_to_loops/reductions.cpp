@@ -19,7 +19,7 @@ static Tensors prodOp(OpCall &o) {
 }
 
 static Tensors anyAll(OpCall &o) {
-  bool any = o.node.target.rfind("aten.any", 0) == 0;
+  bool any = o.node.target.find("any") != std::string::npos;
   Tensor r = reduceDims(any ? ReduceKind::Any : ReduceKind::All, cast(o.t("self"), DType::Bool), dimsOf(o),
                         o.flag("keepdim"), DType::Bool);
   return {cast(r, o.out().dtype)};
@@ -159,7 +159,7 @@ static void addSumsAndExtremes(OpTable &t) {
     return {cast(div(s, n), o.out().dtype)};
   });
   t.add("prod.default prod.dim_int", prodOp);
-  t.add("any.default any.dim any.dims all.default all.dim all.dims", anyAll);
+  t.add("any.default any.dim any.dims _is_any_true.default all.default all.dim all.dims _is_all_true.default", anyAll);
   t.add("amax.default", extremes<true>);
   t.add("amin.default", extremes<false>);
   t.add("max.default max.dim", extremeDim<true>);

@@ -1,0 +1,75 @@
+"""What detectors ask of torchvision: pixels of boxes, the boxes that are kept, convolutions at offsets."""
+import torch
+import torchvision  # noqa: F401: registers its operators
+
+from golden_ops import c
+
+vision = torch.ops.torchvision
+
+
+def boxes(*rows):
+    return torch.tensor(rows, dtype=torch.float32)
+
+
+# (image, x1, y1, x2, y2): inside, over the edges, without an area, outside of the image, turned round.
+SOME = boxes((0, 1.3, 0.7, 6.2, 4.9), (1, -3.0, -2.0, 3.5, 2.5), (1, 4.0, 3.0, 11.0, 9.0), (0, 2.5, 2.5, 2.5, 2.5), (0, 20.0, 20.0, 25.0, 23.0), (1, 5.0, 4.0, 2.0, 1.5))
+BATCH = torch.export.Dim("boxes", min=1, max=64)
+
+
+def align(points, aligned, scale=1.0):
+    return lambda x, r: vision.roi_align(x, r, scale, 2, 3, points, aligned)
+
+
+def pixels(x, r):
+    return vision.roi_pool(x, r, 0.5, 2, 2) + vision.roi_pool(x, r, 1.0, 3, 2)
+
+
+def own_channels(x, r):
+    return vision.ps_roi_align(x, r, 1.0, 2, 2, 2) + vision.ps_roi_pool(x, r, 1.0, 2, 2) + vision.ps_roi_align(x, r, 0.3, 2, 2, -1)
+
+
+def deformable(stride, pad, dilation, groups, offset_groups, use_mask):
+    def run(x, w, offset, mask, bias):
+        return vision.deform_conv2d(x, w, offset * 1.7, mask, bias, *stride, *pad, *dilation, groups, offset_groups, use_mask)
+    return run
+
+
+def kept(threshold):
+    """Boxes that overlap much, some of them equally good."""
+    def run(corners, sides, scores):
+        rows = torch.cat([corners, corners + sides], 1)
+        at = vision.nms(rows, scores, threshold)
+        return at, rows[at], scores[at]
+    return run
+
+
+def box_groups():
+    image = "f32 2x3x6x8"
+    return [
+        c("align", align(2, False), image, SOME), c("align_aligned", align(3, True, 0.5), image, SOME), c("align_by_size", align(-1, False, 0.4), image, SOME[:3]),
+        c("align_by_size_aligned", align(0, True, 0.4), image, SOME), c("align_f64", align(2, True), "f64 2x3x6x8", SOME.double()),
+        c("align_dynamic", align(2, True), image, SOME, dynamic=(None, {0: BATCH}), more=[(image, SOME[:2])]),
+        c("pixels", pixels, image, SOME), c("pixels_of_equals", lambda x, r: pixels(x.round(), r), image, SOME), c("own_channels", own_channels, "f32 2x8x6x8", SOME),
+    ]
+
+
+def deformed():
+    x, w, b = "f32 2x4x6x7", "f32 6x4x3x3", "f32 6"
+    return [
+        c("plain", deformable((1, 1), (1, 1), (1, 1), 1, 1, False), x, w, "f32 2x18x6x7", "f32 2x1", b),
+        c("masked", deformable((1, 1), (1, 1), (1, 1), 1, 1, True), x, w, "f32 2x18x6x7", "f32 2x9x6x7 >0", b),
+        c("strided", deformable((2, 1), (0, 2), (1, 2), 1, 2, True), x, w, "f32 2x36x2x7", "f32 2x18x2x7 >0", b),
+        c("in_groups", deformable((1, 1), (1, 1), (1, 1), 2, 2, True), x, "f32 6x2x3x3", "f32 2x36x6x7", "f32 2x18x6x7 >0", b),
+    ]
+
+
+def kept_boxes():
+    size = "f32 9x2 >0"
+    return [
+        c("some", kept(0.3), size, size, "f32 9"), c("most", kept(0.7), "f32 40x2 >0", "f32 40x2 >0", "f32 40"), c("ties", lambda a, b, s: kept(0.2)(a, b, s.round()), "f32 20x2 >0", "f32 20x2 >0", "f32 20"),
+        c("dynamic", kept(0.3), size, size, "f32 9", dynamic=({0: BATCH}, {0: BATCH}, {0: BATCH}), more=[("f32 30x2 >0", "f32 30x2 >0", "f32 30")]),
+    ]
+
+
+def groups():
+    return {"boxes": box_groups(), "deformed": deformed(), "kept_boxes": kept_boxes()}
