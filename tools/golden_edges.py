@@ -133,6 +133,21 @@ def behind_the_end():
     ]
 
 
+def one_place():
+    """Elements that differ and are all stored in one place, of which the last stays, and elements of which none is stored."""
+    def filled(x, at):
+        zeros = torch.zeros(5, dtype=x.dtype)
+        return zeros.scatter(0, at, x), zeros.index_put((at,), x), zeros.index_copy(0, at, x), zeros.put(at, x)
+    return [
+        c("constant", lambda x: filled(x, torch.zeros(8, dtype=torch.long)), "f32 8"), c("from_data", lambda x, k: filled(x, k.expand(8)), "f32 8", "i64 1 <5"),
+        c("of_rows", lambda x: (torch.zeros(3, 4).index_put((torch.ones(6, dtype=torch.long),), x), torch.zeros(3).index_put((torch.ones(6, 4, dtype=torch.long),), x)), "f32 6x4"),
+        c("none", lambda x: (x[torch.zeros(8, dtype=torch.bool)], torch.zeros_like(x).nonzero(), torch.zeros_like(x).argwhere()[..., 1:]), "f32 8"),
+        c("number", lambda x: (torch.where(x.sum() > 99)[0], torch.where(x.sum() < 99)[0]), "f32 8"),
+        c("alike", lambda x: F.cosine_similarity(x, -x, 0), "f16 0x3"), c("alike_dynamic", lambda x: F.cosine_similarity(x, -x, 0), "f16 3x5", more=[["f16 0x5"]], dynamic=({0: torch.export.Dim("n", min=0, max=64)},)),
+        c("spread", lambda x, y: (lambda z: (z.copy_(y), z.double().sum(-1), z - z, y + (z - z))[1:])(x.clone()), "f32 4x3x5", "f32 1"),
+    ]
+
+
 def ones():
     """Sizes of one, over which a reduction has one element: it is that element in one kernel with anything else."""
     return [
@@ -375,7 +390,7 @@ def parts():
 
 
 def groups():
-    result = {f.__name__: f() for f in (complex_views, numbers, integer_limits, empty, behind_the_end, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, unannotated_views, odd_calls, parts)}
+    result = {f.__name__: f() for f in (complex_views, numbers, integer_limits, empty, behind_the_end, one_place, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, unannotated_views, odd_calls, parts)}
     for name, group in result.items():
         names = [case.name for case in group]
         assert len(set(names)) == len(names), f"{name}: two cases of one name"

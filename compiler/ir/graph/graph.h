@@ -7,6 +7,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -128,7 +129,8 @@ struct Node {
 };
 
 struct Graph {
-  std::vector<Value> values; // indexed by ValueId
+  /// Indexed by ValueId. A reference to one stays valid when others are added.
+  std::deque<Value> values;
   std::vector<ValueId> inputs;
   std::vector<Node> nodes;       // in execution order
   std::vector<Argument> outputs; // ValueId, or a constant, or None

@@ -165,7 +165,9 @@ Tensors nonzeroOp(OpCall &o) {
 }
 
 Tensors nonzeroColumns(OpCall &o) {
-  const Tensor mask = isTrue(o.t("self"));
+  Tensor mask = isTrue(o.t("self"));
+  // A single number has one coordinate here, which is 0.
+  if (mask.rank() == 0) mask = reshape(mask, {1});
   return coordinatesOf(positionsOf(mask, o.out().sizes[0]), mask.sizes());
 }
 

@@ -174,7 +174,13 @@ static Tensor cosine(const Tensor &a0, const Tensor &b0, int64_t dim, double eps
     Tensor n = vectorNorm(cast(x, acc), 2, {dim}, false, acc);
     return map(n, [eps](Val v) { return vmax(v, num(v, eps)); });
   };
-  return cast(div(dot, mul(norm(a), norm(b))), t);
+  const Tensor similarity = cast(div(dot, mul(norm(a), norm(b))), t);
+  // Over no elements it is a sum of nothing, even where nothing bounds the norms below.
+  const Expr count = s.empty() ? Expr(1) : a.size(dim);
+  if (similarity.ctx().facts.provablyLessEqual(1, count)) return similarity;
+  return Tensor::lazy(similarity.ctx(), t, similarity.sizes(), [=](BodyBuilder &b, const Index &i) {
+    return where(b.compare(OpKind::Eq, count, 0), 0.0, similarity.at(b, i));
+  });
 }
 
 static Tensors cdistOp(OpCall &o) {

@@ -89,6 +89,21 @@ static std::vector<ValueIdx> indirectRoots(const loops::Body &body, const std::v
   return roots;
 }
 
+/// Whether an expression, or a value, of a body may be another one where `symbol` is another.
+static bool varies(const loops::Body &body, Expr e, Symbol symbol);
+static bool varies(const loops::Body &body, ValueIdx v, Symbol symbol) {
+  if (v < 0) return false;
+  const loops::Op &op = body.ops[static_cast<size_t>(v)];
+  const bool indexed = op.kind == OpKind::Load || op.kind == OpKind::Index;
+  return (indexed && varies(body, op.index, symbol)) || varies(body, op.a, symbol) || varies(body, op.b, symbol) || varies(body, op.c, symbol);
+}
+static bool varies(const loops::Body &body, Expr e, Symbol symbol) {
+  if (uses(e, symbol)) return true;
+  for (size_t i = 0; i < body.ops.size(); ++i)
+    if (body.ops[i].kind == OpKind::Indirect && uses(e, body.ops[i].symbol) && varies(body, static_cast<ValueIdx>(i), symbol)) return true;
+  return false;
+}
+
 BufferId Lowering::addTemp(DType t, Expr elements) {
   loops::Buffer b;
   b.id = BufferId(static_cast<int64_t>(program.buffers.size()));
@@ -273,6 +288,18 @@ void Lowering::storeParts(const Tensor &x, const Tensor &to) {
   addNode(std::move(n), nest.ranges);
 }
 
+/// Where elements that differ along a range are all stored in one place, the last is: nothing else says which, and a store names one element for
+/// one place. Nothing differs that never is stored.
+static void lastOfOnePlace(BodyBuilder &b, const Sizes &ranges, Expr place, Val &mask, Val &value) {
+  if (mask.valid() && b.constantOf(mask) == 0.0) value = num(value, 0);
+  for (size_t d = 0; d < ranges.size(); ++d) {
+    const Symbol s = Symbol::index(d);
+    if (varies(b.body(), place, s) || !varies(b.body(), value.idx, s) || (mask.valid() && varies(b.body(), mask.idx, s))) continue;
+    const Val last = b.compare(OpKind::Eq, Expr(s), ranges[d] - 1);
+    mask = mask.valid() ? mask && last : last;
+  }
+}
+
 void Lowering::scatter(const Sizes &ranges, const std::function<ScatterItem(BodyBuilder &, const Index &)> &fn,
                        const Strided &where, DType t, loops::StoreMode mode) {
   if (isEmpty(ranges)) return;
@@ -284,6 +311,7 @@ void Lowering::scatter(const Sizes &ranges, const std::function<ScatterItem(Body
   loops::Store s;
   s.buffer = where.buffer;
   s.index = flatIndex(where, item.index, nest.b.facts());
+  if (mode == loops::StoreMode::Set) lastOfOnePlace(nest.b, nest.ranges, s.index, item.mask, v);
   s.value = v.idx;
   s.mask = item.mask.valid() && !nest.b.isConstTrue(item.mask) ? item.mask.idx : -1;
   s.mode = mode;
