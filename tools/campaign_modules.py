@@ -10,9 +10,12 @@ and inputs that the module changes must then hold what they hold in eager.
 import collections
 import io
 import json
+import os
+import pickle
 import random
 import re
 import sys
+import traceback
 import warnings
 from pathlib import Path
 
@@ -332,7 +335,46 @@ def write_cases(runs, folder):
 
 
 def make_cases(seeds, folder):
-    """{name: (source, Random)} of the modules that were written, how often each operator stood in their graphs, and why the others were left out."""
+    """{name: (source, Random)} of the modules that were written, how often each operator stood in their graphs, and why the others were left out.
+    It is made in a process of its own: some calls corrupt torch's memory, which ends the process or, worse, does not."""
+    parts = [in_child(lambda: cases_of(seeds, folder), folder)]
+    if parts == [None]:
+        parts = [in_child(lambda: cases_of([seed], folder), folder) for seed in seeds]
+    runs, made, operators, left_out = [], {}, collections.Counter(), collections.Counter()
+    for part in parts:
+        if part is None:
+            left_out["torch's process dies of it"] += 1
+            continue
+        runs += part[0]
+        made.update(part[1])
+        operators += part[2]
+        left_out += part[3]
+    write_cases(runs, folder)
+    return made, operators, left_out
+
+
+def in_child(call, folder):
+    """What the call gives in a forked process; None: that ended early."""
+    result = folder / "made.pickle"
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            result.write_bytes(pickle.dumps(call()))
+            code = 0
+        except Exception:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status):
+        raise RuntimeError("the generator of modules failed")
+    return pickle.loads(result.read_bytes()) if status == 0 else None
+
+
+def cases_of(seeds, folder):
+    """Runs, and the three parts of what make_cases gives."""
     runs, made, operators, left_out = [], {}, collections.Counter(), collections.Counter()
     for seed in seeds:
         r = Random(seed)
@@ -346,5 +388,4 @@ def make_cases(seeds, folder):
             continue
         made[f"m{seed}"] = (source, r)
         runs += own
-    write_cases(runs, folder)
-    return made, operators, left_out
+    return runs, made, operators, left_out
