@@ -2,6 +2,7 @@
 import math
 
 import torch
+import torch.nn.functional as F
 
 from golden_ops import Case, c
 
@@ -567,5 +568,22 @@ def sampling():
     ]
 
 
+def places():
+    """What a number of the data's points to: each with one that points nowhere is refused by the run (tests/errors/assertions_test.cpp)."""
+    n = lambda v: lambda: (torch.randn(7, 2), torch.tensor(v, dtype=torch.int64))
+    def case(name, f, *values):
+        return Case(name, f, n(values[0]), more=[n(v) for v in values[1:]], raw_only=name == "row_set")
+    return [
+        case("row", lambda x, n: x[n.item()] + 1, 3, 6, -7), case("column", lambda x, n: x.select(1, n.item()), 1, -2),
+        case("row_set", lambda x, n: x.select_scatter(torch.ones(2), 0, n.item()), 3, 6, -7), case("rows_set", lambda x, n: x.slice_scatter(torch.ones(2, 2), 0, n.item(), n.item() + 2), 3, 5),
+        case("strided", lambda x, n: x.as_strided((3,), (2,), n.item()) * 2, 3, 0, 9), case("stated", lambda x, n: torch.ones(n.item(), 2) + x, 7),
+        case("viewed", lambda x, n: x.view(n.item(), 2) * 2, 7), case("counted", lambda x, n: x.new_zeros((x > n).nonzero().shape[0]) + torch.ones(14), -99),
+        case("divided", lambda x, n: x[:14 // n.item()].sum(0), 3, 14, -2), case("greatest", lambda x, n: (x[x > n].max(), x[x > n].amin(0)), -1, 0),
+        case("gathered", lambda x, n: x.gather(0, n.reshape(1, 1)), 3, 6), case("selected", lambda x, n: x.index_select(0, n), 3, 6),
+        case("scattered", lambda x, n: x.scatter(0, n.reshape(1, 1), 1.0), 3, 6), case("added", lambda x, n: x.index_add(0, n.reshape(1), torch.ones(1, 2)), 3, 6),
+        case("filled", lambda x, n: x.index_fill(0, n, 1.0), 3, -7), case("label", lambda x, n: F.one_hot(n, 7) + x.long()[0, 0], 3, 6),
+    ]
+
+
 def groups():
-    return {"sampling": sampling(), "grouped_products": grouped_products(), "grouped_by_transformers": grouped_by_transformers(), "wide_bounds": wide_bounds(), "late_sorts": late_sorts(), "data_sizes": data_sizes(), "regions": regions()}
+    return {"places": places(), "sampling": sampling(), "grouped_products": grouped_products(), "grouped_by_transformers": grouped_by_transformers(), "wide_bounds": wide_bounds(), "late_sorts": late_sorts(), "data_sizes": data_sizes(), "regions": regions()}

@@ -1,6 +1,7 @@
 // What a run says when the data break what the model asserts of them, and that the context is usable afterwards.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <vector>
@@ -118,6 +119,58 @@ TEST_F(AssertedTensors, WhatATensorMustBeIsChecked) {
   EXPECT_NE(std::string(neso_error_text()).find("a sum is too large"), std::string::npos) << neso_error_text();
   EXPECT_EQ(run({1, 2, 3, 4}, {0, 1, 1, 1}), NESO_GUARD_FAILED);
   EXPECT_EQ(run({1, 2, 3, 4}, {-5, 1, 1, 1}), NESO_OK) << neso_error_text();
+}
+
+/// A model of tests/goldens/ops/places, of x [7, 2] and a number that points into it.
+class Places : public DataSizes {
+protected:
+  neso_status run(int64_t n) {
+    std::vector<float> x(14);
+    std::iota(x.begin(), x.end(), 0.0f);
+    const int64_t sizes[] = {7, 2};
+    neso_tensor in[2] = {};
+    in[0].data = x.data(), in[0].dtype = NESO_F32, in[0].rank = 2, in[0].sizes = sizes;
+    in[1].data = &n, in[1].dtype = NESO_I64;
+    return neso_run(context_, in, 2, out_, static_cast<size_t>(neso_model_output_count(model_)));
+  }
+};
+
+TEST_F(Places, ANumberThatPointsNowhereIsRefused) {
+  struct Row {
+    const char *model;
+    std::vector<int64_t> good, bad;
+    const char *says;
+  };
+  const Row rows[] = {
+      {"row", {6, -7}, {7, -8}, "select: its index"},
+      {"column", {1, -2}, {2, -3}, "select: its index"},
+      {"row_set", {6, -7}, {7, -8}, "select: its index"},
+      {"rows_set", {5, 0}, {6, 8}, "was exported for sizes with"},
+      {"strided", {0, 9}, {10, -1}, "as_strided: elements outside of its storage"},
+      {"stated", {7}, {6, 8, -7}, "where the model says 7"},
+      {"viewed", {7}, {6, 0}, "where the model says 7"},
+      {"counted", {-99}, {99, 3}, "where the model says 14"},
+      {"divided", {3, -2}, {0}, "division or modulo by zero"},
+      {"greatest", {0}, {99}, "a dimension without elements is reduced"},
+      {"gathered", {0, 6}, {7, -1}, "index out of range"},
+      {"selected", {0, 6}, {7, -1}, "index out of range"},
+      {"scattered", {0, 6}, {7, -1}, "index out of range"},
+      {"added", {0, 6}, {7, -1}, "index out of range"},
+      {"filled", {6, -7}, {7, -8}, "index out of range"},
+      {"label", {0, 6}, {7, -1}, "index out of range"},
+  };
+  for (const Row &row : rows) {
+    SCOPED_TRACE(row.model);
+    load(row.model, "places");
+    std::fill(std::begin(out_), std::end(out_), neso_tensor{});
+    for (int64_t n : row.bad) {
+      EXPECT_NE(run(n), NESO_OK) << n;
+      EXPECT_NE(std::string(neso_error_text()).find(row.says), std::string::npos) << n << ": " << neso_error_text();
+    }
+    for (int64_t n : row.good) EXPECT_EQ(run(n), NESO_OK) << n << ": " << neso_error_text();
+    TearDown();
+    context_ = nullptr, model_ = nullptr;
+  }
 }
 
 TEST_F(ItemSizes, AViolatedAssertionHasTorchsWordsAndTheValue) {

@@ -102,6 +102,8 @@ struct NodeRunner::Impl {
   Status compile(const Bindings &bindings, Symbol::Kind outerKind);
   Status runPointwise(std::span<const BufferView> buffers, int64_t begin, int64_t end);
   Status runReduction(std::span<const BufferView> buffers, int64_t begin, int64_t end);
+  Status runSegments(const SegmentsSpec &segments, std::span<const BufferView> buffers, int64_t begin, int64_t end);
+  Status storeReductions(std::span<const BufferView> buffers, const std::vector<std::vector<Accumulator>> &state, int64_t first, int count);
   Status runContraction(std::span<const BufferView> buffers, int64_t begin, int64_t end);
   Status runScan(std::span<const BufferView> buffers, int64_t begin, int64_t end);
   Status runSort(std::span<const BufferView> buffers, int64_t begin, int64_t end);
@@ -196,7 +198,6 @@ Status NodeRunner::Impl::runPointwise(std::span<const BufferView> buffers, int64
 
 Status NodeRunner::Impl::runReduction(std::span<const BufferView> buffers, int64_t begin, int64_t end) {
   const std::span<const Reduction> reductions = node.reductions();
-  const auto *segments = node.as<SegmentsSpec>();
   std::vector<int64_t> box = extents();
   int64_t per = productOf(inner);
   int64_t group = per == 0 ? kLanes : std::clamp<int64_t>(4096 / per, 1, kLanes);
@@ -216,25 +217,52 @@ Status NodeRunner::Impl::runReduction(std::span<const BufferView> buffers, int64
         int64_t o = at / per - first, position = at % per;
         for (int l = 0; l < n; ++l) {
           bool floating = isFloat(t);
-          bool counts = !segments || (position >= body.value(segments->first).i[l] &&
-                                      position < body.value(segments->last).i[l]);
-          if (counts) accumulate(r.kind, t, state[k][static_cast<size_t>(o)], floating ? laneDouble(in, t, l) : 0,
-                     floating ? 0 : in.i[l], position);
+          accumulate(r.kind, t, state[k][static_cast<size_t>(o)], floating ? laneDouble(in, t, l) : 0, floating ? 0 : in.i[l], position);
           if (++position == per) position = 0, ++o;
         }
       }
     }
-    fillOuter(first, count);
-    Register result;
-    for (size_t k = 0; k < reductions.size(); ++k)
-      for (StoreCode &store : reductionStores[k]) {
-        const Reduction &r = reductions[k];
-        int which = store.store.value;
-        for (int l = 0; l < count; ++l)
-          finishInto(r, body.dtype(r.input), state[k][static_cast<size_t>(l)], which, result, l);
-        if (Status s = store.run(node.name, slots, buffers, result, resultType(r), nullptr, count); !s) return s;
-      }
+    if (Status s = storeReductions(buffers, state, first, count); !s) return s;
   }
+  return {};
+}
+
+/// A segment after the other, and nothing outside of it: the body need have no value there.
+Status NodeRunner::Impl::runSegments(const SegmentsSpec &segments, std::span<const BufferView> buffers, int64_t begin, int64_t end) {
+  const std::span<const Reduction> reductions = node.reductions();
+  const std::vector<int> ends = body.closure({segments.first, segments.last});
+  const int64_t length = productOf(inner);
+  for (int64_t o = begin; o < end; ++o) {
+    fillLine(o, 0, 1);
+    if (Status s = body.eval(ends, slots, buffers, 1); !s) return s;
+    const int64_t first = std::clamp<int64_t>(body.value(segments.first).i[0], 0, length), last = std::clamp<int64_t>(body.value(segments.last).i[0], 0, length);
+    std::vector<std::vector<Accumulator>> state(reductions.size(), std::vector<Accumulator>(1));
+    for (int64_t at = first; at < last; at += kLanes) {
+      const int n = static_cast<int>(std::min<int64_t>(kLanes, last - at));
+      fillLine(o, at, n);
+      if (Status s = body.eval(allOps, slots, buffers, n); !s) return s;
+      for (size_t k = 0; k < reductions.size(); ++k) {
+        const DType t = body.dtype(reductions[k].input);
+        const Register &in = body.value(reductions[k].input);
+        for (int l = 0; l < n; ++l) accumulate(reductions[k].kind, t, state[k][0], isFloat(t) ? laneDouble(in, t, l) : 0, isFloat(t) ? 0 : in.i[l], at + l);
+      }
+    }
+    if (Status s = storeReductions(buffers, state, o, 1); !s) return s;
+  }
+  return {};
+}
+
+/// Stores what `count` outer elements from `first` on were reduced to.
+Status NodeRunner::Impl::storeReductions(std::span<const BufferView> buffers, const std::vector<std::vector<Accumulator>> &state, int64_t first, int count) {
+  const std::span<const Reduction> reductions = node.reductions();
+  fillOuter(first, count);
+  Register result;
+  for (size_t k = 0; k < reductions.size(); ++k)
+    for (StoreCode &store : reductionStores[k]) {
+      const Reduction &r = reductions[k];
+      for (int l = 0; l < count; ++l) finishInto(r, body.dtype(r.input), state[k][static_cast<size_t>(l)], store.store.value, result, l);
+      if (Status s = store.run(node.name, slots, buffers, result, resultType(r), nullptr, count); !s) return s;
+    }
   return {};
 }
 
@@ -708,8 +736,8 @@ Status NodeRunner::run(std::span<const BufferView> buffers, int64_t begin, int64
   if (begin >= end) return {};
   switch (impl_->node.kind()) {
   case Node::Kind::Pointwise: return impl_->runPointwise(buffers, begin, end);
-  case Node::Kind::Reduction:
-  case Node::Kind::Segments: return impl_->runReduction(buffers, begin, end);
+  case Node::Kind::Reduction: return impl_->runReduction(buffers, begin, end);
+  case Node::Kind::Segments: return impl_->runSegments(*impl_->node.as<SegmentsSpec>(), buffers, begin, end);
   case Node::Kind::Contraction: return impl_->runContraction(buffers, begin, end);
   case Node::Kind::Scan: return impl_->runScan(buffers, begin, end);
   case Node::Kind::Sort: return impl_->runSort(buffers, begin, end);

@@ -40,6 +40,11 @@ void Lowering::require(Expr condition, std::string message) {
     program.guards.push_back(condition);
 }
 
+void Lowering::demand(Expr condition, std::string what) {
+  condition = facts.simplify(condition);
+  if (!condition.isConst(1)) demands_.push_back({condition, std::move(what) + where()});
+}
+
 void Lowering::readInto(const Tensor &x, Symbol symbol) {
   const Tensor scalar = reshape(x, {});
   std::optional<Strided> at = scalar.asStrided();
@@ -96,8 +101,7 @@ void Lowering::define(const Tensor &x, Expr wanted) {
       if (wanted.operands()[k].isSymbol() && wanted.operands()[1 - k].isConst(1))
         return readInto(x, wanted.operands()[k].symbol());
   const Expr given = read(x);
-  require(eq(given, wanted), fmt::format("'{}' has {{{}}} elements, not {}{}", current ? current->name : "", given.str(),
-                                         wanted.str(), where()));
+  require(eq(given, wanted), fmt::format("'{}' gives {{{}}} where the model says {}{}", current ? current->name : "", given.str(), wanted.str(), where()));
 }
 
 // ---- what a mask takes

@@ -39,7 +39,7 @@ Tensor gather(const Tensor &x0, int64_t dim, const Tensor &index0) {
   Expr bound = x.sizes()[d];
   Tensor r = gatherAt(x, index.sizes(), [index, d, bound](BodyBuilder &b, const Index &i) {
     Index j = i;
-    j[d] = b.indirect(index.at(b, i), bound, true, true);
+    j[d] = b.indirect(index.at(b, i), bound, false, true);
     return j;
   });
   return reshape(r, sizes);
@@ -58,7 +58,7 @@ Tensor indexSelect(const Tensor &x0, int64_t dim, const Tensor &index0) {
   Expr bound = x.sizes()[d];
   Tensor r = gatherAt(x, sizes, [index, d, bound](BodyBuilder &b, const Index &i) {
     Index j = i;
-    j[d] = b.indirect(index.at(b, {i[d]}), bound, true, true);
+    j[d] = b.indirect(index.at(b, {i[d]}), bound, false, true);
     return j;
   });
   return scalar ? reshape(r, {}) : r;
@@ -323,7 +323,7 @@ static Tensors scatterOp(OpCall &o) {
   Expr bound = x.sizes()[d];
   auto where = [=](BodyBuilder &b, const Index &i) {
     Index j = i;
-    j[d] = b.indirect(index.at(b, i), bound, true, true);
+    j[d] = b.indirect(index.at(b, i), bound, false, true);
     return j;
   };
   // The source may be larger than the index: its leading part counts.
@@ -362,7 +362,8 @@ static Tensors indexAddOp(OpCall &o) {
   Expr bound = x.sizes()[d];
   auto where = [=](BodyBuilder &b, const Index &i) {
     Index j = i;
-    j[d] = b.indirect(index.at(b, {i[d]}), bound, true, true);
+    // Of these index_fill alone counts from the end.
+    j[d] = b.indirect(index.at(b, {i[d]}), bound, fill, true);
     return j;
   };
   return {reshape(scatterReduce(x, ranges, where, src, mode, o.flag("include_self", true), into), x0.sizes())};
@@ -562,9 +563,11 @@ static void addEmbeddings(OpTable &t) {
   t.add("one_hot.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
     if (o.integer("num_classes", -1) < 0) return o.fail("the number of classes depends on the data");
-    return {Tensor::lazy(o.ctx, DType::I64, o.out().sizes, [x](BodyBuilder &b, const Index &i) {
+    const Expr classes = o.out().sizes.back();
+    return {Tensor::lazy(o.ctx, DType::I64, o.out().sizes, [x, classes](BodyBuilder &b, const Index &i) {
       Index j(i.begin(), i.end() - 1);
-      return b.cast(eq(b.cast(x.at(b, j), DType::I64), b.index(i.back())), DType::I64);
+      const Expr label = b.indirect(x.at(b, j), classes, false, true);
+      return b.cast(b.compare(OpKind::Eq, label, i.back()), DType::I64);
     })};
   });
   t.add("embedding_dense_backward.default", [](OpCall &o) -> Tensors {

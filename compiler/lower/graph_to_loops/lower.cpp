@@ -260,6 +260,10 @@ void ModelLowering::lowerOperator(const graph::Graph &g, const graph::Node &node
     results.clear();
   }
   for (Expr condition : call.assumed()) assume(node, condition);
+  for (Assertion &d : ctx_.takeDemands()) {
+    if (d.condition.isConst()) report(makeDiag(diag::OpRefused, node.loc, node.target, d.message));
+    else ctx_.require(logicalOr(logicalNot(path_), d.condition), std::move(d.message));
+  }
   for (size_t k = 0; k < outs.size(); ++k) {
     if (!outs[k].valid()) continue;
     const graph::Value &v = g.value(outs[k]);

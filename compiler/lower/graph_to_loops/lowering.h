@@ -59,6 +59,10 @@ public:
   Expr read(const Tensor &x);
   /// Asserts a condition that may depend on data; `message` as in Assertion.
   void require(Expr condition, std::string message);
+  /// Says of the operator being lowered what its operands' sizes and numbers must be, where no fact proves it: `what` is wrong otherwise. Whoever
+  /// lowers the model asserts it where the operator runs.
+  void demand(Expr condition, std::string what);
+  std::vector<Assertion> takeDemands() { return std::exchange(demands_, {}); }
   std::string where() const; // " (model.py:7)": the line of the node being lowered
 
   /// Nodes that `fill` adds, as a block of a region. Numbers that it reads are known in it only.
@@ -129,6 +133,7 @@ public:
   bool equal(Expr a, Expr b) const { return a == b || facts.provablyEqual(a, b); }
 
 private:
+  std::vector<Assertion> demands_;
   std::string refusal_;
   Strided resultOf(const ContractionSpec &spec);
   void readInto(const Tensor &x, Symbol symbol);

@@ -25,8 +25,18 @@ static Tensors anyAll(OpCall &o) {
   return {cast(r, o.out().dtype)};
 }
 
+/// Of no elements there is no greatest and no first.
+static void demandSome(OpCall &o, const Tensor &x, const Dims &dims) {
+  for (int64_t d = 0; d < x.rank(); ++d) {
+    const bool reduced = dims.empty() || std::find(dims.begin(), dims.end(), d) != dims.end() || std::find(dims.begin(), dims.end(), d - x.rank()) != dims.end();
+    const Expr n = x.size(d);
+    if (reduced && !o.ctx.facts.provablyLessEqual(1, n)) o.ctx.demand(le(1, n), fmt::format("{}: a dimension without elements is reduced", o.node.target));
+  }
+}
+
 template <bool Max> static Tensors extremeDim(OpCall &o) {
   Tensor x = o.t("self");
+  demandSome(o, x, o.has("dim") ? Dims{o.integer("dim")} : Dims{});
   x.reused();
   if (!o.has("dim")) return {Max ? amax(x, {}, false) : amin(x, {}, false)};
   int64_t d = o.integer("dim");
@@ -35,11 +45,13 @@ template <bool Max> static Tensors extremeDim(OpCall &o) {
 }
 template <bool Max> static Tensors extremes(OpCall &o) {
   Tensor x = o.t("self");
+  demandSome(o, x, dimsOf(o));
   return {Max ? amax(x, dimsOf(o), o.flag("keepdim")) : amin(x, dimsOf(o), o.flag("keepdim"))};
 }
 template <bool Max> static Tensors argOp(OpCall &o) {
   std::optional<int64_t> d;
   if (o.has("dim")) d = o.integer("dim");
+  demandSome(o, o.t("self"), d ? Dims{*d} : Dims{});
   Tensor r = argExtreme(Max, o.t("self"), d, o.flag("keepdim"));
   return {reshape(r, o.out().sizes)};
 }
@@ -166,6 +178,7 @@ static void addSumsAndExtremes(OpTable &t) {
   t.add("min.default min.dim", extremeDim<false>);
   t.add("aminmax.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
+    demandSome(o, x, dimsOf(o));
     x.reused();
     return {amin(x, dimsOf(o), o.flag("keepdim")), amax(x, dimsOf(o), o.flag("keepdim"))};
   });

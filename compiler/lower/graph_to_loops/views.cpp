@@ -38,6 +38,15 @@ static Expr fromStart(const Facts &facts, Expr position, Expr size) {
   return r.lo >= 0 ? position : where(lt(position, 0), position + size, position);
 }
 
+/// The place of a select, counted from the start; one outside of the dimension is an error of the run.
+static Expr placeIn(OpCall &o, Expr index, Expr size) {
+  const Facts &facts = o.ctx.facts;
+  const std::string what = fmt::format("select: its index is not in a dimension of {}", size.isConst() ? size.str() : "{" + size.str() + "}");
+  if (!facts.provablyLessEqual(0, index + size)) o.ctx.demand(le(0, index + size), what);
+  if (!facts.provablyLess(index, size)) o.ctx.demand(lt(index, size), what);
+  return fromStart(facts, index, size);
+}
+
 /// start or end of a slice as ATen clamps it into [0, size].
 static Expr clampStart(const Facts &facts, Expr start, Expr size) {
   return facts.simplify(min(max(fromStart(facts, start, size), 0), size));
@@ -160,6 +169,14 @@ static Tensors asStridedOp(OpCall &o) {
   // The operand as a flat array in the order of its memory, which begins at offset 0: functionalisation leaves it so.
   std::optional<std::vector<int>> order = type ? denseOrder(o, *type) : std::nullopt;
   Tensor flat = flatten(order ? permute(x, *order) : x);
+  // Where it begins the data may decide.
+  if (!offset.isConst()) {
+    Expr last = offset, count = 1;
+    for (size_t d = 0; d < sizes.size(); ++d) last = last + (sizes[d] - 1) * strides[d], count = count * sizes[d];
+    const std::string what = fmt::format("as_strided: elements outside of its storage{}", valuesOf(offset));
+    o.ctx.demand(le(0, offset), what);
+    o.ctx.demand(logicalOr(eq(count, 0), lt(last, flat.numel())), what);
+  }
   return {remap(flat, sizes, [strides, offset](const Index &i) {
     Expr e = offset;
     for (size_t d = 0; d < i.size(); ++d) e = e + i[d] * strides[d];
@@ -423,8 +440,7 @@ static void addParts(OpTable &t) {
   t.add("select.int select_copy.int", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
     int64_t d = wrap(o.integer("dim"), x.rank());
-    const Expr i = fromStart(o.ctx.facts, o.expr("index"), x.size(d));
-    return {select(x, d, i)};
+    return {select(x, d, placeIn(o, o.expr("index"), x.size(d)))};
   });
   t.add(
       "split.Tensor split.sizes split_with_sizes.default split_with_sizes_copy.default split_copy.Tensor chunk.default "
@@ -546,15 +562,15 @@ static void addScattersOfParts(OpTable &t) {
     Tensor x = o.t("self"), s = o.t("src");
     int64_t d = wrap(o.integer("dim", 0), x.rank());
     Expr n = s.size(d);
-    Expr start = clampStart(o.ctx.facts, o.expr("start", 0), x.size(d));
-    return {putSlice(o, x, s, d, start, n, o.expr("step", 1))};
+    const Expr start = clampStart(o.ctx.facts, o.expr("start", 0), x.size(d)), step = o.expr("step", 1);
+    const Expr end = clampStart(o.ctx.facts, o.expr("end", INT64_MAX), x.size(d));
+    o.assumeEqual(n, o.ctx.facts.simplify(max(ceilDiv(end - start, step), 0)));
+    return {putSlice(o, x, s, d, start, n, step)};
   });
   t.add("select_scatter.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
     int64_t d = wrap(o.integer("dim"), x.rank());
-    Expr i = o.expr("index");
-    if (o.ctx.facts.rangeOf(i).hi < 0) i = i + x.size(d);
-    return {putSlice(o, x, unsqueeze(o.t("src"), d), d, i, 1, 1)};
+    return {putSlice(o, x, unsqueeze(o.t("src"), d), d, placeIn(o, o.expr("index"), x.size(d)), 1, 1)};
   });
   t.add("diagonal_scatter.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self"), s = cast(o.t("src"), x.dtype());

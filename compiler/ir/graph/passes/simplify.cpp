@@ -90,6 +90,10 @@ std::optional<Expr> evaluateNode(const Graph &g, const Node &n) {
   if (f == "mul") return *a * *b;
   if (f == "floordiv" && !b->isConst(0)) return floorDiv(*a, *b);
   if (f == "mod" && !b->isConst(0)) return mod(*a, *b);
+  if (f == "sym_ite") {
+    const std::optional<Expr> c = arg(2);
+    return c ? std::optional<Expr>(where(*a, *b, *c)) : std::nullopt;
+  }
   if (f == "sym_max") return max(*a, *b);
   if (f == "sym_min") return min(*a, *b);
   if (f == "eq") return eq(*a, *b);
@@ -261,6 +265,21 @@ void addSymbols(const Value &v, std::unordered_set<Symbol> &to) {
   if (v.kind == Value::Kind::Tensor) addSymbols(v.type.offset, to);
 }
 
+/// Whether the model states a number that the data decides: the element of a tensor, or how many elements there are.
+bool statesANumber(const Graph &g, const Node &n) {
+  const std::string_view op = opName(n);
+  const bool counts = oneOf(op, {"aten.nonzero", "aten.argwhere", "aten.nonzero_numpy", "aten.masked_select", "aten.bincount", "aten.unique_dim", "aten._unique2",
+                                 "aten.unique_consecutive", "aten.unique_dim_consecutive"});
+  if (!counts && !oneOf(op, {"aten.item", "aten._local_scalar_dense"})) return false;
+  bool stated = false;
+  forEachOutput(n, [&](ValueId id) {
+    const Value &v = g.value(id);
+    if (v.kind == Value::Kind::SymInt || v.kind == Value::Kind::SymBool) stated |= v.expr.valid() && v.expr.isConst();
+    if (counts && v.kind == Value::Kind::Tensor) stated |= v.type.rank() > 0 && v.type.sizes[0].isConst();
+  });
+  return stated;
+}
+
 /// `asserted`: symbols that must get their value, whoever else needs them.
 void removeDeadIn(Graph &g, const std::unordered_set<Symbol> &asserted) {
   // Which node gives a symbol its value: the first whose results mention it, if no input does.
@@ -295,6 +314,8 @@ void removeDeadIn(Graph &g, const std::unordered_set<Symbol> &asserted) {
                                                    "higher_order.scan", "higher_order.associative_scan",
                                                    "higher_order.while_loop"}));
     if (op && op->returns.empty()) effect = true;
+    // What the exporter took to be one number the run must find to be that: its assertions, over a constant, say nothing.
+    if (statesANumber(g, n)) effect = true;
     keep[i] = effect;
     forEachOutput(n, [&](ValueId id) { keep[i] = keep[i] || live[id.index()]; });
     for (Symbol s : defines[i]) keep[i] = keep[i] || liveSymbols.count(s);
@@ -370,7 +391,17 @@ void unifySymbols(Model &m) {
   });
 }
 
+/// A division of sizes fails where a run divides by 0. (In a region it is done where the region runs: nothing is said of that.)
+void assertDivisors(Model &m) {
+  for (const Node &n : m.graph.nodes) {
+    if (!isSymbolicOp(n) || n.args.size() != 2 || !oneOf(std::string_view(n.target).substr(n.target.rfind('.') + 1), {"floordiv", "mod", "truediv"})) continue;
+    const std::optional<Expr> by = intOf(m.graph, &n.args[1]);
+    if (by && !by->isConst() && m.facts.rangeOf(*by).lo <= 0) addAssertion(m.assertions, {ne(*by, 0), "integer division or modulo by zero"});
+  }
+}
+
 void resolveSymbolic(Model &m) {
+  assertDivisors(m);
   forEachGraph(m.graph, [](Graph &g) {
     std::vector<Node> kept;
     for (Node &n : g.nodes) {
