@@ -1,9 +1,12 @@
 """What is measured on the GPU: lines of memory-bound work, more of them that are no part of the table, kernels in Triton's language, models. Inputs and weights follow from seeds, so that
 the machine that compiles and the one that runs have the same."""
 import re
+from functools import partial
 
 import torch
 from torch import nn
+
+import networks
 
 F = nn.functional
 ROWS, COLUMNS = 8192, 4096
@@ -230,24 +233,40 @@ class Llama(nn.Module):
         return self.norm(x)
 
 
-def resnet50():
-    from torchvision.models import resnet50 as make
-    return make(weights=None)
-
-
-def vit_b():
-    from torchvision.models import vit_b_16 as make
-    return make(weights=None)
+def of_torchvision(name):
+    """The model of that name, to be made."""
+    def make():
+        import torchvision
+        return getattr(torchvision.models, name)(weights=None)
+    return make
 
 
 # name → (model, dtype, inputs)
+IMAGE = f32(8, 3, 224, 224)
 MODELS = {
-    "resnet50_b1": (resnet50, torch.float32, [f32(1, 3, 224, 224)]),
+    "resnet50_b1": (of_torchvision("resnet50"), torch.float32, [f32(1, 3, 224, 224)]),
     "bert_base_8x128": (Bert, torch.bfloat16, [integers(30522, 8, 128)]),
     "llama4_1x512": (Llama, torch.bfloat16, [integers(32000, 1, 512)]),
-    "vit_b_8": (vit_b, torch.bfloat16, [f32(8, 3, 224, 224)]),
+    "vit_b_8": (of_torchvision("vit_b_16"), torch.bfloat16, [IMAGE]),
     "llama4_1x1": (Llama, torch.bfloat16, [integers(32000, 1, 1)]),
 }
+# Those that convolve.
+CONVOLUTIONS = {
+    "unet_2x128": (networks.UNet, torch.bfloat16, [f32(2, 4, 128, 128)]),
+    "resnet50_b32_bf16": (of_torchvision("resnet50"), torch.bfloat16, [f32(32, 3, 224, 224)]),
+    "densenet121_8": (of_torchvision("densenet121"), torch.float32, [IMAGE]),
+    "densenet121_8_bf16": (of_torchvision("densenet121"), torch.bfloat16, [IMAGE]),
+    "convnext_t_8": (of_torchvision("convnext_tiny"), torch.bfloat16, [IMAGE]),
+}
+# Further ones, of products and attention.
+TRANSFORMERS = {
+    "bert_large_1x384": (partial(Bert, layers=24, width=1024, heads=16, inner=4096), torch.bfloat16, [integers(30522, 1, 384)]),
+    "gpt2_1x1024": (networks.Gpt2, torch.bfloat16, [integers(50257, 1, 1024)]),
+    "llama8_4x1024": (partial(Llama, layers=8), torch.bfloat16, [integers(32000, 4, 1024)]),
+    "swin_t_8": (of_torchvision("swin_t"), torch.bfloat16, [IMAGE]),
+    "whisper_base": (networks.WhisperEncoder, torch.bfloat16, [f32(1, 80, 3000)]),
+}
+MODELS |= CONVOLUTIONS | TRANSFORMERS
 
 
 def model_of(name):
