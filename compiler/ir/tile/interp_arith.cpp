@@ -68,7 +68,6 @@ Binary binaryOf(StringRef name) {
                                                 {"arith.maxnumf", maxNum},
                                                 {"arith.minimumf", minKeep},
                                                 {"arith.maximumf", maxKeep},
-                                                {"math.atan2", std::atan2},
                                                 {"math.powf", std::pow},
                                                 {"math.copysign", std::copysign}};
   auto it = table.find(name);

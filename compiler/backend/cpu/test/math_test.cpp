@@ -309,9 +309,9 @@ TEST(MathTest, RemainderNeighbourAndHypot) {
 }
 
 TEST(MathTest, PowAndAtan2) {
-  for (const char *op : {"math.powf", "math.atan2"}) {
-    const bool isPow = std::string(op) == "math.powf";
-    const std::string text = withSecond(unaryText(std::string(op) + " %v, %w"));
+  for (const char *op : {"pow", "atan2"}) {
+    const bool isPow = std::string(op) == "pow";
+    const std::string text = withSecond(isPow ? unaryText("math.powf %v, %w") : unaryText(external("__nv_atan2f", "%v, %w"), kCallOfTwo));
     for (CpuLevel level : levels()) {
       Kernel k(text, level);
       ASSERT_TRUE(k.ok()) << k.error;

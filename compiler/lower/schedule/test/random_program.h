@@ -186,14 +186,15 @@ private:
   void takes(const Tensor &t, int bits) { bits_[t.buffer.index()] = std::max(bits_[t.buffer.index()], bits); }
   int bitsOf(const Tensor &t) const { return bits_[t.buffer.index()]; }
   /// v, or v moved by up to `relative` of it, or of `least` if that is more, if this program is shaken. `rank` outer indices and an inner one tell
-  /// elements apart.
+  /// elements apart. The moves of a row lean to one side, another for each shake: they would cancel in a sum of many.
   ValueIdx shaken(Body &b, ValueIdx v, size_t rank, double relative, double least) {
     if (shake_ == 0) return v;
     Expr place = Symbol::inner(0) * (2 * shake_ + 1);
     for (size_t d = 0; d < rank; ++d) place = place + Symbol::index(d) * (static_cast<int64_t>(3 * d) + 5 * shake_ + 2);
     Op op{OpKind::Index};
     op.dtype = DType::I64, op.index = mod(place, 13);
-    ValueIdx by = apply(b, OpKind::Mul, apply(b, OpKind::Add, apply(b, OpKind::Cast, append(b, op)), constant(b, -6)), constant(b, relative / 6));
+    const int lean = 3 * (shake_ % 5 - 2);
+    ValueIdx by = apply(b, OpKind::Mul, apply(b, OpKind::Add, apply(b, OpKind::Cast, append(b, op)), constant(b, lean - 6)), constant(b, relative / 12));
     return apply(b, OpKind::Add, v, apply(b, OpKind::Mul, by, apply(b, OpKind::Max, apply(b, OpKind::Abs, v), constant(b, least))));
   }
   /// A term of a sum whose result takes `bits`.
@@ -330,9 +331,10 @@ private:
     Tensor t = any(), mean = rows(t), m2 = rows(t), scale = rows(t), out = temp(t.sizes);
     std::vector<Expr> index;
     ReductionSpec &a = rowNode<ReductionSpec>(t, index, "welford");
+    // A mean is rounded whatever its terms are, and what it leaves of them may be little.
     a.reductions.push_back({ReduceKind::Welford,
                             DType::F32,
-                            load(a.body, t.buffer, at(t, index)),
+                            term(a.body, load(a.body, t.buffer, at(t, index)), t.sizes.size() - 1, kInexact),
                             {storeOf(mean, rowIndex(index), 0), storeOf(m2, rowIndex(index), 1)}});
     PointwiseSpec &b = node<PointwiseSpec>(std::vector<Expr>(t.sizes.begin(), t.sizes.end() - 1), {}, "rsqrt");
     std::vector<Expr> outer = outerIndex(t.sizes.size() - 1);
