@@ -177,6 +177,7 @@ def rank_zero():
     zero = torch.tensor(0)
     return [
         c("gather", lambda x: (x.gather(0, zero), x.gather(-1, zero) * 2), "f32 -"), c("gather_from_one", lambda x: x.gather(0, torch.tensor([0])), "f32 1"), c("index_select", lambda x: x.index_select(0, torch.tensor([0])), "f32 -"),
+        c("gather_nothing", lambda x, y: (x.gather(0, torch.zeros(3, 0, dtype=torch.int64)), y.gather(-2, torch.zeros(2, 0, 2, 0, dtype=torch.int64)), y.gather(1, torch.zeros(0, dtype=torch.int64))), "f32 5", "f32 2x3x4"),
         c("scatter", lambda x: (x.scatter(0, zero, torch.tensor(7.0)), x.scatter(0, zero, 3.0), x.scatter_add(0, zero, torch.tensor(2.0))), "f32 -"), c("scatter_reduce", lambda x: x.scatter_reduce(0, zero, torch.tensor(2.0), "amax"), "f32 -"),
         c("index_fill", lambda x: (x.index_fill(0, torch.tensor([0]), 3.0), x.index_add(0, torch.tensor([0]), torch.tensor(2.0)), x.index_copy(0, torch.tensor([0]), torch.tensor(5.0))), "f32 -"), c("take_put", lambda x: (torch.take(x, torch.tensor([0, 0])), x.put(zero, torch.tensor(4.0))), "f32 -"),
         c("scans", lambda x: (x.cumsum(0), x.cumprod(-1), torch.cummax(x, 0), torch.cummin(x, 0), x.logcumsumexp(0)), "f32 -"), c("sorts", lambda x: (torch.sort(x, 0), torch.argsort(x, 0), torch.topk(x, 1, 0), torch.kthvalue(x, 1, 0), x.median(0), torch.mode(x, 0), torch.msort(x)), "f32 -"),

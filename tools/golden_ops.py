@@ -201,6 +201,7 @@ def losses():
         c("cross_entropy_2d", F.cross_entropy, "f32 2x5x3x4", "i64 2x3x4 <5"), c("nll", F.nll_loss, "f32 7x5", "i64 7 <5"), c("mse", F.mse_loss, "f32 7x5", "f32 7x5"), c("l1", lambda x, y: F.l1_loss(x, y, reduction="sum"), "f32 9", "f32 9"),
         c("huber", F.huber_loss, "f32 9", "f32 9"), c("smooth_l1", lambda x, y: F.smooth_l1_loss(x, y, reduction="none"), "f32 9", "f32 9"), c("bce_logits", F.binary_cross_entropy_with_logits, "f32 9", "f32 9 >0"),
         c("kl_div", lambda x, y: F.kl_div(x, y, reduction="batchmean"), "f32 3x4", "f32 3x4 >0"),
+        c("hinge_embedding_of_types", lambda x, y: (F.hinge_embedding_loss(x, y.sign(), reduction="none"), F.hinge_embedding_loss(x.sum(), y), F.hinge_embedding_loss(y, x.sign(), margin=0.5)), "bf16 7", "f32 7"),
     ]
 
 

@@ -33,6 +33,8 @@ Tensor gather(const Tensor &x0, int64_t dim, const Tensor &index0) {
   if (x.rank() == 0) x = reshape(x, {1});
   Sizes sizes = index.sizes();
   if (index.rank() == 0) index = reshape(index, {1});
+  // ATen takes an index of any rank where it has no elements.
+  if (index.rank() != x.rank()) return full(x.ctx(), sizes, x.dtype(), 0);
   x = source(x);
   index.reused();
   size_t d = static_cast<size_t>(wrap(dim, x.rank()));

@@ -275,10 +275,12 @@ static void addRegressionLosses(OpTable &t) {
 static void addClassificationLosses(OpTable &t) {
   t.add("hinge_embedding_loss.default", [](OpCall &o) {
     double margin = o.number("margin", 1);
-    return elementwise(o, o.t("self"), o.t("target"), [margin](Val x, Val y) {
-      Val zero = num(x, 0);
-      return where(eq(y, 1.0), zero, vmax(margin - x, zero)) + where(eq(y, -1.0), zero, x);
-    });
+    // The target is asked for two values and says nothing of the type.
+    Tensor x = o.t("self"), xs[] = {x, o.t("target")};
+    return Tensors{reduced(o, pointwise(xs, floatType(resultType(xs)), x.dtype(), [margin](std::span<const Val> v) {
+                             Val zero = num(v[0], 0);
+                             return where(eq(v[1], 1.0), zero, vmax(margin - v[0], zero)) + where(eq(v[1], -1.0), zero, v[0]);
+                           }))};
   });
   t.add("margin_ranking_loss.default", [](OpCall &o) -> Tensors {
     double margin = o.number("margin", 0);
