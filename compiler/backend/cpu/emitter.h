@@ -7,7 +7,7 @@
 // a reload, get a buffer in the scratch memory of the thread (materialize).
 //
 // Files: emit.cpp frame of the kernel and walk over operations; eval.cpp tensor expressions at an index;
-// elementwise.cpp one operation on lanes; memory.cpp loads, stores, atomics, buffers; loops.cpp loop nests; control.cpp
+// elementwise.cpp one operation on lanes; memory.cpp loads, stores, atomics, buffers; loops.cpp loop nests; masks.cpp how far they run; control.cpp
 // scf and cf; affine.h and proofs.cpp what is known of indices; reduce.cpp reductions and scans; dot.cpp matrix products, dot_operand.cpp their operands, dot_tiles.cpp
 // those by matrix tiles, dot_reuse.cpp what of them is kept from turn to turn and from program to program; uses.cpp
 // what is virtual and what is not.
@@ -146,6 +146,8 @@ private:
   // ---- memory (memory.cpp)
   Lanes loadAt(const Lanes &pointer, mlir::Type element, const Lanes *mask, const Lanes *other, bool scratch);
   void storeAt(const Lanes &pointer, const Lanes &value, mlir::Type element, const Lanes *mask);
+  /// Neighbours in groups of this many lie side by side in memory, groups do not; 0: there are no such groups, or small ones.
+  int64_t groupOf(const Lanes &pointer, int64_t size) const;
   Lanes loadOp(mlir::Operation *op, const Index &index);
   Lanes bufferPointer(const Buffer &buffer, const Index &index);
   Lanes loadBuffer(const Buffer &buffer, const Index &index);
@@ -228,12 +230,16 @@ private:
   };
   Nest planNest(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<mlir::Value> values, int64_t maxWidth);
   int unitDim(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<mlir::Value> values);
+  /// Whether memory is touched at every second element or further apart along the vector direction, as far as it shows: vectors of
+  /// such elements are taken apart by shuffles, which a mask does not allow.
+  bool takesApart(const Nest &nest, llvm::ArrayRef<mlir::Value> values);
   /// Which masks decide how far a vector loop has to run.
   struct Masks {
     llvm::ArrayRef<mlir::Value> values; // of the nest's shape, or of size 1 in some dimensions
     bool trim = false;                  // nothing happens where values[0] is false: the loop may end early
     int64_t start = 0;                  // first position of the vector direction; a multiple of the width
     bool narrowTail = false;            // the tail runs in vectors of one register: body looks at width_
+    bool pieces = false;                // a tail of known length runs in whole vectors, each half as wide as the last
   };
   /// Runs body at every index of the nest. With masks, a main loop in which they are known to be true and a tail.
   void runNest(const Nest &nest, const Masks &masks, llvm::function_ref<void(const Index &)> body);
@@ -246,6 +252,8 @@ private:
   };
   /// Nothing when the mask has no such form. index: any position of the vector direction.
   std::optional<Prefix> prefixOf(mlir::Value mask, const Index &index, const Nest &nest);
+  /// The same of a nest's mask at `outer`; of a size other than the nest's along its vector direction it has none.
+  std::optional<Prefix> prefixAlong(mlir::Value mask, const Index &outer, const Nest &nest);
   std::optional<Prefix> comparedPrefix(mlir::Operation *compare, const Index &index, size_t dim, const Nest &nest);
   int64_t widthFor(llvm::ArrayRef<mlir::Value> values, int64_t extent, int maxFactor);
   Index indexIn(mlir::Value v, const Index &index);

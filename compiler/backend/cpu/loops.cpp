@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "backend/cpu/emitter.h"
+#include "backend/cpu/masks.h"
 #include "ir/tile/tile.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/BuiltinAttributes.h"
@@ -189,6 +190,25 @@ int Emitter::unitDim(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<mlir::Value> 
   return best;
 }
 
+bool Emitter::takesApart(const Nest &nest, llvm::ArrayRef<mlir::Value> values) {
+  if (nest.vectorDim < 0) return true;
+  bool apart = false;
+  auto look = [&](mlir::Value pointer) {
+    auto type = llvm::dyn_cast<mlir::RankedTensorType>(pointer.getType());
+    if (!type || type.getShape() != llvm::ArrayRef<int64_t>(nest.shape)) return;
+    std::optional<int64_t> step = affine_.likelyStep(pointer, nest.vectorDim);
+    apart |= step && (*step < 0 || *step > 1);
+  };
+  for (mlir::Value v : values)
+    if (llvm::isa<tt::PointerType>(elementOf(v.getType()))) look(v);
+  walkBelow(*uses_, values, [&](mlir::Operation *op) {
+    if (buffers_.count(op->getResult(0))) return false;
+    if (codeOf(op) == OpCode::Load) look(op->getOperand(0));
+    return true;
+  });
+  return apart;
+}
+
 int64_t Emitter::widthFor(llvm::ArrayRef<mlir::Value> values, int64_t extent, int maxFactor) {
   int cost = 0;
   for (mlir::Value v : values) cost += uses_->cost(v);
@@ -302,95 +322,6 @@ bool Emitter::keepsBelow(mlir::Value v, llvm::ArrayRef<int64_t> shape) {
   return keeps;
 }
 
-std::optional<Emitter::Prefix> Emitter::prefixOf(mlir::Value mask, const Index &index, const Nest &nest) {
-  Value *extent = b.getInt32(static_cast<uint32_t>(nest.extent)), *none = b.getInt32(0);
-  size_t dim = 0;
-  while (dim < index.size() && index[dim].uniform()) ++dim;
-  // Where the mask does not move along the vector direction, one condition decides.
-  auto everywhere = [&](const Index &at, Value *certain) -> std::optional<Prefix> {
-    Lanes m = eval(mask, at);
-    if (!m.uniform()) return std::nullopt;
-    return Prefix{b.CreateSelect(m.base, extent, none), certain};
-  };
-  if (dim == index.size()) return everywhere(index, nullptr);
-  mlir::Operation *def = mask.getDefiningOp();
-  if (!def || buffers_.count(mask)) return std::nullopt;
-  switch (codeOf(def)) {
-  case OpCode::AndI: {
-    std::optional<Prefix> x = prefixOf(def->getOperand(0), index, nest);
-    std::optional<Prefix> y = x ? prefixOf(def->getOperand(1), index, nest) : std::nullopt;
-    if (!y) return std::nullopt;
-    Value *certain = !x->certain ? y->certain : !y->certain ? x->certain : b.CreateAnd(x->certain, y->certain);
-    return Prefix{b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x->below, y->below), certain};
-  }
-  case OpCode::Broadcast: {
-    auto type = llvm::cast<mlir::RankedTensorType>(def->getOperand(0).getType());
-    Index inner = index;
-    for (size_t d = 0; d < inner.size(); ++d)
-      if (type.getShape()[d] == 1) inner[d] = uniformInt(0);
-    return prefixOf(def->getOperand(0), inner, nest);
-  }
-  case OpCode::ExpandDims: {
-    Index inner = index;
-    inner.erase(inner.begin() + def->getAttrOfType<mlir::IntegerAttr>("axis").getInt());
-    return prefixOf(def->getOperand(0), inner, nest);
-  }
-  case OpCode::CmpI:
-    if (std::optional<Prefix> p = comparedPrefix(def, index, dim, nest)) return p;
-    break;
-  default: break;
-  }
-  Conditions conditions;
-  std::optional<Step> step = affine_.along(mask, static_cast<int64_t>(dim), conditions);
-  if (!step || !step->isZero()) return std::nullopt;
-  Index first = index;
-  first[dim] = uniformInt(0);
-  return everywhere(first, conditions.empty() ? nullptr : holds(conditions));
-}
-
-/// x < bound with x = x[0] + position, as numbers: true below bound - x[0].
-std::optional<Emitter::Prefix> Emitter::comparedPrefix(mlir::Operation *compare, const Index &index, size_t dim,
-                                                       const Nest &nest) {
-  using P = mlir::arith::CmpIPredicate;
-  const P predicate = llvm::cast<mlir::arith::CmpIOp>(compare).getPredicate();
-  const bool flipped = predicate == P::sgt || predicate == P::sge;
-  if (!flipped && predicate != P::slt && predicate != P::sle) return std::nullopt;
-  mlir::Value moving = compare->getOperand(flipped ? 1 : 0), fixed = compare->getOperand(flipped ? 0 : 1);
-  Conditions conditions;
-  std::optional<Step> step = affine_.along(moving, static_cast<int64_t>(dim), conditions);
-  std::optional<Step> still = affine_.along(fixed, static_cast<int64_t>(dim), conditions);
-  if (!step || !step->isUnit() || !still || !still->isZero()) return std::nullopt;
-  Index first = index;
-  first[dim] = uniformInt(0);
-  const Lanes start = eval(moving, first), limit = eval(fixed, first);
-  if (!start.uniform() || !limit.uniform()) return std::nullopt;
-  llvm::Type *i64 = b.getInt64Ty();
-  const unsigned bits = start.base->getType()->getIntegerBitWidth();
-  if (bits > 64) return std::nullopt;
-  auto number = [&](int64_t v) { return llvm::ConstantInt::getSigned(i64, v); };
-  Value *x = b.CreateSExt(start.base, i64), *y = b.CreateSExt(limit.base, i64);
-  // The last x must not have wrapped around.
-  const int64_t most = llvm::APInt::getSignedMaxValue(bits).getSExtValue();
-  Value *certain = b.CreateICmpSLE(x, number(most - (nest.extent - 1)));
-  certain = b.CreateAnd(certain, holds(conditions));
-  Value *below = bits < 64 ? b.CreateSub(y, x) : b.CreateBinaryIntrinsic(llvm::Intrinsic::ssub_sat, y, x);
-  const int64_t more = predicate == P::sle || predicate == P::sge ? 1 : 0;
-  below = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, below, number(nest.extent - more));
-  below = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, below, number(-more));
-  below = b.CreateTrunc(b.CreateAdd(below, number(more)), b.getInt32Ty());
-  auto *always = llvm::dyn_cast<llvm::ConstantInt>(certain);
-  return Prefix{below, always && always->isOne() ? nullptr : certain};
-}
-
-/// The index of what a tensor that spreads to the nest's shape holds for an element of it.
-Index Emitter::indexIn(mlir::Value v, const Index &index) {
-  const Shape shape = shapeOf(v.getType());
-  Index inner = index;
-  for (size_t d = 0; d < inner.size() && d < shape.size(); ++d)
-    if (shape[d] == 1) inner[d] = uniformInt(0);
-  return inner;
-}
-
 void Emitter::vectorLoop(const Nest &nest, Index &outer, const Masks &masks,
                          llvm::function_ref<void(const Index &)> body) {
   auto run = [&](const Nest &cut, Value *lo, Value *hi, llvm::ArrayRef<mlir::Value> known) -> void {
@@ -408,18 +339,14 @@ void Emitter::vectorLoop(const Nest &nest, Index &outer, const Masks &masks,
     });
   };
   width_ = nest.width;
-  Value *zero = b.getInt32(0);
-  Value *extent = b.getInt32(static_cast<uint32_t>(nest.extent));
+  auto number = [&](int64_t n) { return b.getInt32(static_cast<uint32_t>(n)); };
+  Value *zero = number(0), *extent = number(nest.extent);
   llvm::SmallVector<mlir::Value, 4> known;
   Value *bound = nullptr, *trimmed = nullptr;
-  if (nest.vectorDim >= 0 && nest.width > 1 && !masks.values.empty()) {
+  if (nest.width > 1 && !masks.values.empty()) {
     frames_.push_back({b.GetInsertBlock(), {}});
-    Index at = vectorIndex(nest, outer, zero);
     for (size_t i = 0; i < masks.values.size(); ++i) {
-      // What is the same along the vector direction would end the loop at its start.
-      const bool moves = shapeOf(masks.values[i].getType())[static_cast<size_t>(nest.vectorDim)] == nest.extent;
-      std::optional<Prefix> prefix =
-          moves ? prefixOf(masks.values[i], indexIn(masks.values[i], at), nest) : std::nullopt;
+      std::optional<Prefix> prefix = prefixAlong(masks.values[i], outer, nest);
       if (!prefix) continue;
       known.push_back(masks.values[i]);
       // Without certainty the main loop has no turns and the tail goes to the end.
@@ -427,7 +354,7 @@ void Emitter::vectorLoop(const Nest &nest, Index &outer, const Masks &masks,
         return prefix->certain ? b.CreateSelect(prefix->certain, prefix->below, otherwise) : prefix->below;
       };
       Value *n = unless(zero);
-      bound = bound ? b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, bound, n) : n;
+      bound = bound ? smaller(b, bound, n) : n;
       if (i == 0 && masks.trim) trimmed = unless(extent);
     }
     frames_.pop_back();
@@ -440,6 +367,20 @@ void Emitter::vectorLoop(const Nest &nest, Index &outer, const Masks &masks,
     return run(nest, start, extent, known);
   if (masks.start) full = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, full, start);
   run(nest, start, full, known);
+  if (masks.pieces && trimmed == bound && masks.start == 0)
+    if (std::optional<Reached> reached = reachedOf(bound)) {
+      auto pieces = [&] {
+        int64_t at = reached->elements & -nest.width;
+        for (Nest piece = nest; (piece.width /= 2) > 0;)
+          if (reached->elements - at >= piece.width) {
+            run(piece, number(at), number(at + piece.width), known);
+            at += piece.width;
+          }
+      };
+      reached->where ? ifThen(reached->where, pieces) : pieces();
+      width_ = nest.width;
+      return;
+    }
   // Nothing happens behind the bound, and it is a whole number of vectors.
   const unsigned evenBits = llvm::computeKnownBits(bound, module_.getDataLayout()).countMinTrailingZeros();
   if (trimmed == bound && evenBits >= llvm::Log2_64(static_cast<uint64_t>(nest.width))) return;

@@ -1,11 +1,13 @@
 // Loads and stores on lanes, scratch buffers, atomics.
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 
 #include "backend/cpu/emitter.h"
 #include "backend/cpu/places.h"
 #include "ir/tile/tile.h"
 #include "llvm/IR/Intrinsics.h"
+#include "llvm/Analysis/VectorUtils.h"
 
 namespace neso::cpu {
 
@@ -88,6 +90,12 @@ Lanes Emitter::loadAt(const Lanes &pointer, mlir::Type element, const Lanes *mas
       return fromValue(fromMemory(b.CreateShuffleVector(part(0), part(last), pattern)), level);
     }
   }
+  if (const int64_t group = m ? 0 : groupOf(pointer, size)) {
+    llvm::SmallVector<Value *, 8> parts;
+    for (int64_t l = 0; l < width_; l += group)
+      parts.push_back(b.CreateAlignedLoad(vectorType(group), bytesAfter(pointer.base, llvm::ConstantInt::getSigned(b.getInt64Ty(), (*pointer.offsets)[static_cast<size_t>(l)])), align));
+    return fromValue(fromMemory(llvm::concatenateVectors(b, parts)), level);
+  }
   Value *pointers = vec(pointer);
   if (!m) m = llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b.getInt1Ty(), static_cast<unsigned>(width_)));
   return fromValue(fromMemory(b.CreateMaskedGather(vectorType(width_), pointers, align, m, pass)), level);
@@ -132,8 +140,29 @@ void Emitter::storeAt(const Lanes &pointer, const Lanes &value, mlir::Type eleme
       b.CreateAlignedStore(v, pointer.base, align);
     return;
   }
+  if (const int64_t group = m ? 0 : groupOf(pointer, size)) {
+    for (int64_t l = 0; l < width_; l += group) {
+      llvm::SmallVector<int, 32> lanes(static_cast<size_t>(group));
+      std::iota(lanes.begin(), lanes.end(), static_cast<int>(l));
+      b.CreateAlignedStore(b.CreateShuffleVector(v, lanes), bytesAfter(pointer.base, llvm::ConstantInt::getSigned(b.getInt64Ty(), (*pointer.offsets)[static_cast<size_t>(l)])), align);
+    }
+    return;
+  }
   if (!m) m = llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b.getInt1Ty(), static_cast<unsigned>(width_)));
   b.CreateMaskedScatter(v, vec(pointer), align, m);
+}
+
+int64_t Emitter::groupOf(const Lanes &pointer, int64_t size) const {
+  constexpr int64_t kLeastBytes = 16;
+  if (pointer.kind != Lanes::Kind::Offsets) return 0;
+  const LaneOffsets &offsets = *pointer.offsets;
+  auto isNext = [&](int64_t l) { return offsets[static_cast<size_t>(l)] == offsets[static_cast<size_t>(l - 1)] + size; };
+  int64_t group = 1;
+  while (group < width_ && isNext(group)) ++group;
+  if (group * size < kLeastBytes || width_ % group || !llvm::isPowerOf2_64(static_cast<uint64_t>(group))) return 0;
+  for (int64_t l = group; l < width_; ++l)
+    if (l % group && !isNext(l)) return 0;
+  return group;
 }
 
 Lanes Emitter::loadOp(mlir::Operation *op, const Index &index) {
@@ -373,7 +402,7 @@ void Emitter::emitStores(llvm::ArrayRef<mlir::Operation *> stores) {
     llvm::SmallVector<mlir::Value, 8> all(masks.begin(), masks.end());
     for (mlir::Value m : masksBelow(values, shape))
       if (std::find(all.begin(), all.end(), m) == all.end()) all.push_back(m);
-    runNest(nest, {all, sameMask, 0, true}, [&](const Index &index) {
+    runNest(nest, {all, sameMask, 0, true, takesApart(nest, values)}, [&](const Index &index) {
       if (masks.empty()) cover(shape, &index);
       storeAll(stores, index);
     });

@@ -356,8 +356,11 @@ static Tensors stftOp(OpCall &o) {
   bool batched = x.rank() == 2,
        onesided = o.has("onesided") ? o.flag("onesided") : !(x.isComplex() || (window.valid() && window.isComplex()));
   if (!batched) x = unsqueeze(x, 0);
-  // Frames overlap: each sample, and each value of the window, is computed once.
-  x.realize();
+  // Frames overlap: each sample, and each value of the window, is computed once; so are the places of a padding's samples.
+  if (x.isComplex() || x.asStrided())
+    x.realize();
+  else
+    x.realizeWith(denseStrides(x.sizes()));
   Expr frames = floorDiv(x.size(1) - n, hop) + 1;
   x = remap(x, {x.size(0), frames, n}, [hop](const Index &i) { return Index{i[0], i[1] * hop + i[2]}; });
   if (!window.valid() && !o.ctx.equal(length, n)) window = full(o.ctx, {length}, toReal(x.dtype()), 1);

@@ -328,23 +328,30 @@ struct Cholesky {
 };
 } // namespace
 
+/// Column by column, from the right of it on. What is not reached yet stays whole, both triangles: a row of it is the column, and
+/// lies side by side in memory.
 static Cholesky choleskyOf(const Tensor &a0, bool upper) {
-  Tensor a = upper ? transpose(conjugateOf(a0), -2, -1) : a0;
-  a.realize();
-  int64_t n = rowsOf(a);
+  const Tensor given = upper ? transpose(conjugateOf(a0), -2, -1) : a0;
+  given.realize();
+  Lowering &ctx = given.ctx();
+  const int64_t n = rowsOf(given);
+  Tensor a = numberMatrixOf(ctx, given.dtype(), batchOf(given), n, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+    return where(b.compare(OpKind::Ge, r, c), numberOf(b, given, i, r, c), conjugate(numberOf(b, given, i, c, r)));
+  });
   Tensors pivots;
   for (int64_t j = 0; j < n; ++j) {
-    Tensor old = a;
+    const Tensor old = a;
     // Diagonals are real: what stands beside it is not read.
     pivots.push_back(unsqueeze(select(select(old.real(), -1, j), -1, j), old.rank() - 2));
-    const Step step(a.ctx(), j);
-    a = numberMatrixOf(a.ctx(), a.dtype(), batchOf(a), n, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+    const Step step(ctx, j);
+    a = numberMatrixOf(ctx, a.dtype(), batchOf(a), n, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
       const Expr at = step.index(b, n);
-      const Val root = un(OpKind::Sqrt, elementOf(b, old.real(), i, at, at));
-      const Complex here = numberOf(b, old, i, r, c), column = numberOf(b, old, i, r, at) / root, row = numberOf(b, old, i, c, at) / root;
-      const Complex update = where(step.is(OpKind::Eq, b, c), where(step.is(OpKind::Eq, b, r), Complex{root, {}}, column), here - column * conjugate(row));
-      Val open = step.is(OpKind::Ge, b, c) && b.compare(OpKind::Ge, r, c);
-      return where(open, update, where(b.compare(OpKind::Lt, r, c), Complex{num(here.re, 0), {}}, here));
+      const Val pivot = elementOf(b, old.real(), i, at, at), root = un(OpKind::Sqrt, pivot);
+      const Complex here = numberOf(b, old, i, r, c), column = numberOf(b, old, i, r, at), row = numberOf(b, old, i, at, c);
+      const Complex rest = here - column / pivot * row;
+      const Complex below = where(step.is(OpKind::Eq, b, r), Complex{root, {}}, column / root);
+      const Complex open = where(step.is(OpKind::Eq, b, c), below, where(step.is(OpKind::Eq, b, r), Complex{num(here.re, 0), {}}, rest));
+      return where(step.is(OpKind::Ge, b, c) && step.is(OpKind::Ge, b, r), open, here);
     });
   }
   Tensor info = n == 0 ? fullInt(a.ctx(), batchOf(a), DType::I32, 0)

@@ -129,7 +129,16 @@ Val Emitter::select(Val c, Val a, Val b) {
 Val Emitter::andMask(Val a, Val b) {
   if (!a) return b;
   if (!b || a.v == b.v) return a;
-  return binary("arith.andi", a, b);
+  Val &both = ands_[{a.v.getAsOpaquePointer(), b.v.getAsOpaquePointer()}];
+  if (!both) both = binary("arith.andi", a, b);
+  return both;
+}
+
+Val Emitter::widenMask(Val mask, unsigned vary) {
+  if (!mask || (mask.vary | vary) == mask.vary) return mask;
+  Val &wide = wideMasks_[{mask.v.getAsOpaquePointer(), mask.vary | vary}];
+  if (!wide) wide = widen(mask, vary);
+  return wide;
 }
 
 Val Emitter::toIndex(Val x, DType from) {
@@ -289,7 +298,7 @@ Val Emitter::load(loops::BufferId buffer, Expr e, Val mask, Val other, DType dty
   // An element outside the tile must not be read, also where only the condition depends on the outside dimension.
   mask = andMask(mask, tileMask(at.vary | (mask ? mask.vary : 0)));
   if (mask && (mask.vary & ~at.vary)) at = widen(at, mask.vary);
-  if (mask) mask = widen(mask, at.vary);
+  mask = widenMask(mask, at.vary);
   Type element = storageTypeOf(k.b.getContext(), dtype);
   if (mask && other && dtype == DType::Bool) {
     Type to = element;
@@ -334,7 +343,7 @@ void Emitter::store(const loops::Store &s, Val value, Val mask) {
       vary |= 1u << d | (mask ? mask.vary : 0);
     }
   at = widen(at, vary), value = widen(value, vary);
-  if (mask) mask = widen(mask, vary);
+  mask = widenMask(mask, vary);
   DType dtype = k.plan.program.buffer(s.buffer).dtype;
   if (set && dtype == DType::Bool) {
     Type to = k.b.getI8Type();
@@ -382,7 +391,7 @@ void Emitter::update(const loops::Store &s, Val value, Val mask) {
   mask = andMask(mask, tileMask(lanes));
   Val at = widen(pointer(s.buffer, simplified(s.index)), lanes);
   value = widen(value, lanes);
-  if (mask) mask = widen(mask, lanes);
+  mask = widenMask(mask, lanes);
   using K = tb::AtomicKind;
   bool uns = isUnsignedInt(dtype);
   K kind = s.mode == loops::StoreMode::AtomicAdd   ? (isFloat(dtype) ? K::FAdd : K::Add)

@@ -100,6 +100,8 @@ public:
   Val compare(const char *predicate, Val a, Val b, bool isUnsigned = false); // "eq" "lt" …; ints or floats
   Val select(Val c, Val a, Val b);
   Val andMask(Val a, Val b); // either may be empty
+  /// As widen, also of an empty mask. Equal masks are one value: back ends ask of each how far it reaches.
+  Val widenMask(Val mask, unsigned vary);
   Val toIndex(Val x, DType from);
 
   /// e with everything that is known put to use; equal elements of memory get equal expressions.
@@ -120,7 +122,7 @@ public:
   /// The tile's masks that say something about values varying along `vary`.
   Val tileMask(unsigned vary);
   /// After symbols were bound anew in a copied scope: values computed from the old bindings must not be found again.
-  void forgetIndices() { indexMemo_.clear(), loads_.clear(); }
+  void forgetIndices() { indexMemo_.clear(), loads_.clear(), ands_.clear(), wideMasks_.clear(); }
 
 private:
   Val scalarOp(const loops::Op &op, const std::vector<Val> &args, const std::vector<DType> &types);
@@ -140,6 +142,9 @@ private:
   };
   std::vector<Loaded> loads_;
   std::unordered_map<Expr, Val> indexMemo_;
+  /// Masks made from others, by those.
+  std::map<std::pair<const void *, const void *>, Val> ands_;
+  std::map<std::pair<const void *, unsigned>, Val> wideMasks_;
 };
 
 } // namespace neso

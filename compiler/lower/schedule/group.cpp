@@ -87,12 +87,14 @@ struct Finisher {
     }
   }
 
-  /// Bytes that are contiguous in a dimension, less those that are strided in it.
+  /// Bytes that are contiguous in a dimension, less those that are strided in it. Every second element, as the parts of complex numbers
+  /// lie, is neither.
   int64_t contiguousBytes(Symbol symbol) const {
     int64_t score = 0;
     for (const auto &[a, bytes] : accesses) {
       if (!uses(a.index, symbol)) continue;
       std::optional<Affine> f = affineIn(a.index, symbol);
+      if (f && f->coefficient.isConst(2)) continue;
       score += f && f->coefficient.isConst(1) ? 2 * bytes : -bytes;
     }
     return score;

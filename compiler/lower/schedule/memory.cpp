@@ -15,8 +15,11 @@ using plan::Plan;
 
 namespace {
 
-bool contiguousFromZero(const ProgramOutput &o, Expr elements, const Facts &facts) {
-  // The output's memory reaches exactly as far as the buffer: then both are the same flat array.
+/// Whether the output's memory reaches exactly as far as the buffer, whose elements are the output's or the parts of its complex
+/// numbers: then both are the same flat array.
+bool isSameArray(const ProgramOutput &o, const Buffer &b, const Facts &facts) {
+  const bool inParts = isComplex(o.dtype) && b.dtype == toReal(o.dtype);
+  if (b.dtype != o.dtype && !inParts) return false;
   Expr reach = 1;
   bool empty = false;
   for (size_t d = 0; d < o.sizes.size(); ++d) {
@@ -25,7 +28,8 @@ bool contiguousFromZero(const ProgramOutput &o, Expr elements, const Facts &fact
     reach = reach + (o.sizes[d] - 1) * stride;
   }
   if (empty) return true;
-  return o.offset.isConst(0) && (reach == elements || facts.provablyEqual(reach, elements));
+  if (inParts) reach = reach * 2;
+  return o.offset.isConst(0) && (reach == b.elements || facts.provablyEqual(reach, b.elements));
 }
 
 } // namespace
@@ -64,8 +68,7 @@ void placeOutputs(Plan &p) {
     Placement &place = p.placements[b.id.index()];
     bool writeBack = o.writeBackTo.valid();
     if (writeBack && o.writeBackTo == o.buffer) continue;
-    if (!writeBack && b.kind == Buffer::Kind::Temp && place.where == Placement::Where::Arena && b.dtype == o.dtype &&
-        contiguousFromZero(o, b.elements, program.facts)) {
+    if (!writeBack && b.kind == Buffer::Kind::Temp && place.where == Placement::Where::Arena && isSameArray(o, b, program.facts)) {
       applied(Rule::OutputInPlace);
       place.where = Placement::Where::Output;
       place.output = static_cast<int>(k);

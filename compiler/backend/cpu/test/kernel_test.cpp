@@ -59,6 +59,97 @@ TEST_P(KernelTest, ConstantMaskThatFillsPartOfOneRegister) {
   }
 }
 
+std::string replaced(std::string text, const std::string &what, const std::string &with) {
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += with.size()) text.replace(at, what.size(), with);
+  return text;
+}
+
+// The sum and the difference of the numbers of each pair, as pairs: vectors are taken apart and put together up to a mask.
+TEST_P(KernelTest, PairsUpToAConstantMask) {
+  for (int live : {1, 2, 5, 8, 40, 63, 64}) {
+    const std::string text = replaced(replaced(replaced(R"(module {
+  tt.func public @pairs(%src: !tt.ptr<f32>, %dst: !tt.ptr<f32>) {
+    %lane = tt.make_range {end = 64 : i32, start = 0 : i32} : INTS
+    %bound = arith.constant dense<LIVE> : INTS
+    %mask = arith.cmpi slt, %lane, %bound : INTS
+    %two = arith.constant dense<2> : INTS
+    %one = arith.constant dense<1> : INTS
+    %first = arith.muli %two, %lane overflow<nsw> : INTS
+    %second = arith.addi %first, %one overflow<nsw> : INTS
+    %from = tt.splat %src : !tt.ptr<f32> -> PTRS
+    %p = tt.addptr %from, %first : PTRS, INTS
+    %q = tt.addptr %from, %second : PTRS, INTS
+    %x = tt.load %p, %mask : PTRS
+    %y = tt.load %q, %mask : PTRS
+    %sum = arith.addf %x, %y : tensor<64xf32>
+    %difference = arith.subf %x, %y : tensor<64xf32>
+    %to = tt.splat %dst : !tt.ptr<f32> -> PTRS
+    %a = tt.addptr %to, %first : PTRS, INTS
+    %b = tt.addptr %to, %second : PTRS, INTS
+    tt.store %a, %sum, %mask : PTRS
+    tt.store %b, %difference, %mask : PTRS
+    tt.return
+  }
+})", "INTS", "tensor<64xi32>"), "PTRS", "tensor<64x!tt.ptr<f32>>"), "LIVE", std::to_string(live));
+    Kernel k(text, GetParam());
+    ASSERT_TRUE(k.ok()) << k.error;
+    const size_t n = static_cast<size_t>(live);
+    // Nothing behind the last pair is the kernel's.
+    const std::vector<float> x = numbers(2 * n, 3);
+    std::vector<float> out(128, -7.0f);
+    k.run({pointer(x.data()), pointer(out.data())}, 1);
+    for (size_t i = 0; i < n; ++i) {
+      ASSERT_EQ(out[2 * i], x[2 * i] + x[2 * i + 1]) << i << " of " << live;
+      ASSERT_EQ(out[2 * i + 1], x[2 * i] - x[2 * i + 1]) << i << " of " << live;
+    }
+    for (size_t i = 2 * n; i < out.size(); ++i) ASSERT_EQ(out[i], -7.0f) << i << " of " << live;
+  }
+}
+
+// Rows of 8 go to places 24 apart: a vector holds several of them, and the last ones are masked off.
+TEST_P(KernelTest, ShortRowsThatPart) {
+  for (int live : {1, 7, 25, 32}) {
+    const std::string text = replaced(replaced(replaced(R"(module {
+  tt.func public @rows(%src: !tt.ptr<f32>, %dst: !tt.ptr<f32>) {
+    %i = tt.make_range {end = 32 : i32, start = 0 : i32} : tensor<32xi32>
+    %row = tt.expand_dims %i {axis = 1 : i32} : tensor<32xi32> -> tensor<32x1xi32>
+    %j = tt.make_range {end = 8 : i32, start = 0 : i32} : tensor<8xi32>
+    %column = tt.expand_dims %j {axis = 0 : i32} : tensor<8xi32> -> tensor<1x8xi32>
+    %bound = arith.constant dense<LIVE> : tensor<32x1xi32>
+    %within = arith.cmpi slt, %row, %bound : tensor<32x1xi32>
+    %mask = tt.broadcast %within : tensor<32x1xi1> -> tensor<32x8xi1>
+    %c8 = arith.constant dense<8> : tensor<32x1xi32>
+    %c24 = arith.constant dense<24> : tensor<32x1xi32>
+    %near = arith.muli %row, %c8 overflow<nsw> : tensor<32x1xi32>
+    %far = arith.muli %row, %c24 overflow<nsw> : tensor<32x1xi32>
+    %columns = tt.broadcast %column : tensor<1x8xi32> -> INTS
+    %nears = tt.broadcast %near : tensor<32x1xi32> -> INTS
+    %fars = tt.broadcast %far : tensor<32x1xi32> -> INTS
+    %at = arith.addi %nears, %columns overflow<nsw> : INTS
+    %apart = arith.addi %fars, %columns overflow<nsw> : INTS
+    %from = tt.splat %src : !tt.ptr<f32> -> PTRS
+    %p = tt.addptr %from, %at : PTRS, INTS
+    %x = tt.load %p, %mask : PTRS
+    %twice = arith.addf %x, %x : tensor<32x8xf32>
+    %to = tt.splat %dst : !tt.ptr<f32> -> PTRS
+    %q = tt.addptr %to, %apart : PTRS, INTS
+    tt.store %q, %twice, %mask : PTRS
+    tt.return
+  }
+})", "INTS", "tensor<32x8xi32>"), "PTRS", "tensor<32x8x!tt.ptr<f32>>"), "LIVE", std::to_string(live));
+    Kernel k(text, GetParam());
+    ASSERT_TRUE(k.ok()) << k.error;
+    const size_t n = static_cast<size_t>(live);
+    const std::vector<float> x = numbers(8 * n, 4);
+    std::vector<float> out(32 * 24, -7.0f);
+    k.run({pointer(x.data()), pointer(out.data())}, 1);
+    for (size_t i = 0; i < out.size(); ++i) {
+      const size_t row = i / 24, column = i % 24;
+      ASSERT_EQ(out[i], row < n && column < 8 ? 2 * x[8 * row + column] : -7.0f) << "row " << row << " column " << column << " of " << live;
+    }
+  }
+}
+
 /// Reduces a column of 256 floats, or 64 rows of 32 columns to one row, of which a mask leaves some: where it is false,
 /// elements are `other`, by a select or by the load itself.
 std::string maskedReduction(const std::string &combine, const std::string &other, bool across, bool selects) {

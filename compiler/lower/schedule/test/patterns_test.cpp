@@ -143,6 +143,20 @@ TEST(Patterns, MatmulTakesBiasActivationAndResidualAsEpilogue) {
   EXPECT_EQ(m.plan(apart).kernels.size(), 2u);
 }
 
+TEST(Patterns, PartsOfComplexResultsAreWrittenWhereTheCallerWantsThem) {
+  for (const auto &[strides, offset, inPlace] : std::vector<std::tuple<std::vector<Expr>, Expr, bool>>{
+           {{5, 1}, 0, true}, {{1, 6}, 0, true}, {{5, 1}, 1, false}, {{6, 1}, 0, false}}) {
+    Maker m;
+    BufferId x = m.input("x", 60), y = m.temp("y", 60);
+    m.pointwise("relu", {60}, y, i(0), OpKind::Relu, x, i(0));
+    ProgramOutput o;
+    o.buffer = y, o.dtype = DType::C64, o.sizes = {6, 5}, o.strides = strides, o.offset = offset;
+    m.p.outputs.push_back(o);
+    plan::Plan p = *schedule(m.p, {});
+    EXPECT_EQ(p.placements[y.index()].where == plan::Placement::Where::Output, inPlace) << print(p);
+  }
+}
+
 TEST(Patterns, LayerNormStatisticsAndUseShareAKernel) {
   Maker m;
   BufferId x = m.input("x", 40 * 96), w = m.input("w", 96), mean = m.temp("mean", 40), d = m.temp("d", 40 * 96),
