@@ -198,5 +198,15 @@ def any_length():
     ]
 
 
+def mirrored():
+    """Rows whose elements lie side by side but for a few, at places that are computed."""
+    moved = lambda x: (x.roll(3, -1), x.roll((1, -5), (0, 1)), x.repeat(2, 2), x[:, torch.arange(x.shape[1]) // 2])  # noqa: E731
+    padded = lambda x: [F.pad(x, (4, 17), mode=m) for m in ("reflect", "replicate", "circular")]  # noqa: E731
+    return [
+        *[c(t, moved, f"{t} 3x70") for t in ("f32", "bf16", "bool")], c("padded", padded, "f64 1x2x70"), c("padded_2d", lambda x: F.pad(x, (3, 3, 2, 1), mode="reflect"), "f32 1x1x5x40"),
+        c("roll_dynamic", lambda x: x.roll(3, -1), "f32 3x70", more=[["f32 2x5"], ["f32 2x130"]], dynamic=({0: Dim.AUTO, 1: Dim.AUTO},)), c("diagonals", lambda x: (torch.diag_embed(x), torch.diag_embed(x > 0, 1)), "f32 2x16"),
+    ]
+
+
 def groups():
-    return {f.__name__: f() for f in (any_length, bags, long_sorts, searches, transforms, phases, sliding_windows, wide_products, columns, inverses, polynomials, side_by_side, row_updates, both_ways)}
+    return {f.__name__: f() for f in (any_length, mirrored, bags, long_sorts, searches, transforms, phases, sliding_windows, wide_products, columns, inverses, polynomials, side_by_side, row_updates, both_ways)}

@@ -144,7 +144,10 @@ private:
   Lanes widen(mlir::Value v, const Lanes &x, const Index &index, llvm::Type *type, bool isSigned);
 
   // ---- memory (memory.cpp)
-  Lanes loadAt(const Lanes &pointer, mlir::Type element, const Lanes *mask, const Lanes *other, bool scratch);
+  Lanes loadAt(const Lanes &pointer, mlir::Type element, const Lanes *mask, const Lanes *other, bool scratch,
+               bool mayRun = false);
+  bool keepsNeighbours(mlir::Value v);
+  llvm::Value *gatherOrRun(llvm::Value *pointers, llvm::Type *memory);
   void storeAt(const Lanes &pointer, const Lanes &value, mlir::Type element, const Lanes *mask);
   Lanes loadOp(mlir::Operation *op, const Index &index);
   Lanes bufferPointer(const Buffer &buffer, const Index &index);
