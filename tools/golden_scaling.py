@@ -184,5 +184,29 @@ def both_ways():
     ]
 
 
+def any_length():
+    """Rows and columns without a bound on their length, below and above the blocks that the example's make."""
+    inf, dynamic = float("inf"), ({0: Dim.AUTO, 1: Dim.AUTO},)
+
+    def of(*shapes, t="f32"):
+        return [[f"{t} {s}"] for s in shapes]
+    return [
+        c("places", lambda x: (x.argmax(-1), x.argmin(-1), x.argmax(), torch.where(x > 1.5, NAN, x).argmax(-1), torch.where(x > 0, inf, -inf).argmax(-1), (x * 0 - inf).argmax(-1)), "f32 4x37", more=of("3x5", "2x130", "9x16"), dynamic=dynamic),
+        c("places_bf16", lambda x: (x.argmax(-1), x.argmin(-1)), "bf16 4x37", more=of("2x4100", t="bf16"), dynamic=dynamic), c("places_i64", lambda x: (x.argmax(-1), x.argmin(-1), x.argmax(0)), "i64 4x37", more=of("3x5", "2x130", t="i64"), dynamic=dynamic), c("places_f64", lambda x: (x.argmax(-1), x.reshape(-1, 1, x.shape[1]).argmin(0)), "f64 4x37", more=of("3x5", "2x130", t="f64"), dynamic=dynamic),
+        c("running", lambda x: (x.cumsum(-1), x.cumprod(-1), x.flip(-1).cumsum(-1), x.cummax(-1)[0], x.logcumsumexp(-1)), "f32 4x37", more=of("3x5", "2x130", "3x64", "2x16"), dynamic=dynamic), c("running_i64", lambda x: (x.cumsum(-1), x.cumprod(-1), x.cummin(-1)[0]), "i64 4x37 <4", more=[["i64 3x5 <4"], ["i64 2x130 <4"]], dynamic=dynamic),
+        c("columns", lambda x: (x.amax(0), x.amin(0), x.relu().sum(0), x.prod(0), (x > 1).any(0), torch.where(x > 1.5, NAN, x).amax(0), x.softmax(0).amax(0)), "f32 4x37", more=of("3x5", "130x2", "2x130", "17x16", "17x40"), dynamic=dynamic), c("columns_i64", lambda x: (x.amax(0), x.sum(0)), "i64 4x37", more=of("3x5", "130x2", "2x130", t="i64"), dynamic=dynamic),
+    ]
+
+
+def mirrored():
+    """Rows whose elements lie side by side but for a few, at places that are computed."""
+    moved = lambda x: (x.roll(3, -1), x.roll((1, -5), (0, 1)), x.repeat(2, 2), x[:, torch.arange(x.shape[1]) // 2])  # noqa: E731
+    padded = lambda x: [F.pad(x, (4, 17), mode=m) for m in ("reflect", "replicate", "circular")]  # noqa: E731
+    return [
+        *[c(t, moved, f"{t} 3x70") for t in ("f32", "bf16", "bool")], c("padded", padded, "f64 1x2x70"), c("padded_2d", lambda x: F.pad(x, (3, 3, 2, 1), mode="reflect"), "f32 1x1x5x40"),
+        c("roll_dynamic", lambda x: x.roll(3, -1), "f32 3x70", more=[["f32 2x5"], ["f32 2x130"]], dynamic=({0: Dim.AUTO, 1: Dim.AUTO},)), c("diagonals", lambda x: (torch.diag_embed(x), torch.diag_embed(x > 0, 1)), "f32 2x16"),
+    ]
+
+
 def groups():
-    return {f.__name__: f() for f in (bags, long_sorts, searches, transforms, phases, sliding_windows, wide_products, columns, inverses, polynomials, side_by_side, row_updates, both_ways)}
+    return {f.__name__: f() for f in (any_length, mirrored, bags, long_sorts, searches, transforms, phases, sliding_windows, wide_products, columns, inverses, polynomials, side_by_side, row_updates, both_ways)}

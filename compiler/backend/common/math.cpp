@@ -479,8 +479,29 @@ V MathEmitter::libm(llvm::StringRef name, llvm::ArrayRef<V> args) {
   auto *vector = llvm::dyn_cast<llvm::FixedVectorType>(type);
   if (!vector) return b.CreateCall(callee, args);
   // A helper with a loop over the lanes; it goes through memory, so that its code does not grow with the width.
-  const unsigned lanes = vector->getNumElements();
-  std::string helperName = "neso.v" + std::to_string(lanes) + "." + symbol;
+  return throughMemory("neso.v" + std::to_string(vector->getNumElements()) + "." + symbol, args, 1,
+                       [&](llvm::IRBuilder<> &h, llvm::ArrayRef<V> at) {
+                         llvm::SmallVector<V, 3> operands;
+                         for (V p : at.drop_front()) operands.push_back(h.CreateLoad(element, p));
+                         h.CreateStore(h.CreateCall(callee, operands), at[0]);
+                       });
+}
+
+V MathEmitter::onVectors(llvm::StringRef symbol, unsigned width, llvm::ArrayRef<V> args) {
+  const bool isF32 = args[0]->getType()->getScalarType()->isFloatTy();
+  const unsigned lanes = llvm::cast<llvm::FixedVectorType>(args[0]->getType())->getNumElements();
+  llvm::SmallVector<llvm::Type *, 4> parameters(args.size() + 1, b.getPtrTy());
+  const std::string name = (symbol + (isF32 ? "f" : "") + "_v" + llvm::Twine(width)).str();
+  llvm::FunctionCallee callee = b.GetInsertBlock()->getModule()->getOrInsertFunction(
+      name, llvm::FunctionType::get(b.getVoidTy(), parameters, false));
+  return throughMemory("neso.v" + std::to_string(lanes) + "." + name, args, width,
+                       [&](llvm::IRBuilder<> &h, llvm::ArrayRef<V> at) { h.CreateCall(callee, at); });
+}
+
+V MathEmitter::throughMemory(const std::string &helperName, llvm::ArrayRef<V> args, unsigned step,
+                             llvm::function_ref<void(llvm::IRBuilder<> &, llvm::ArrayRef<V> at)> body) {
+  auto *type = llvm::cast<llvm::FixedVectorType>(args[0]->getType());
+  llvm::Module *module = b.GetInsertBlock()->getModule();
   llvm::Function *helper = module->getFunction(helperName);
   if (!helper) {
     llvm::SmallVector<llvm::Type *, 4> parameters(args.size() + 1, b.getPtrTy());
@@ -497,13 +518,12 @@ V MathEmitter::libm(llvm::StringRef name, llvm::ArrayRef<V> args) {
     h.SetInsertPoint(loop);
     llvm::PHINode *i = h.CreatePHI(h.getInt64Ty(), 2);
     i->addIncoming(h.getInt64(0), entry);
-    llvm::SmallVector<V, 3> operands;
-    for (size_t k = 0; k < args.size(); ++k)
-      operands.push_back(h.CreateLoad(element, h.CreateGEP(element, helper->getArg(static_cast<unsigned>(k + 1)), i)));
-    h.CreateStore(h.CreateCall(callee, operands), h.CreateGEP(element, helper->getArg(0), i));
-    V next = h.CreateAdd(i, h.getInt64(1));
+    llvm::SmallVector<V, 4> at;
+    for (llvm::Argument &a : helper->args()) at.push_back(h.CreateGEP(type->getElementType(), &a, i));
+    body(h, at);
+    V next = h.CreateAdd(i, h.getInt64(step));
     i->addIncoming(next, loop);
-    h.CreateCondBr(h.CreateICmpULT(next, h.getInt64(lanes)), loop, exit);
+    h.CreateCondBr(h.CreateICmpULT(next, h.getInt64(type->getNumElements())), loop, exit);
     h.SetInsertPoint(exit);
     h.CreateRetVoid();
   }

@@ -6,9 +6,11 @@
 // named beside them, computed with 40 digits and rounded.
 #pragma once
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/IR/IRBuilder.h"
 
@@ -71,9 +73,15 @@ public:
   llvm::Value *emit(MathFn fn, llvm::ArrayRef<llvm::Value *> args);
   /// One call of the libm function `name` (its double form; "f" is appended for float) a lane.
   llvm::Value *libm(llvm::StringRef name, llvm::ArrayRef<llvm::Value *> args);
+  /// One call for each `width` lanes of a function that takes pointers to the result's and the operands' lanes; `symbol` as in
+  /// libm, "_v" and the width are appended. The operands are vectors of a multiple of that many lanes.
+  llvm::Value *onVectors(llvm::StringRef symbol, unsigned width, llvm::ArrayRef<llvm::Value *> args);
 
 private:
   using V = llvm::Value *;
+  /// Calls a helper whose loop runs `body` at every `step` lanes of the result and the operands in memory.
+  V throughMemory(const std::string &helper, llvm::ArrayRef<V> args, unsigned step,
+                  llvm::function_ref<void(llvm::IRBuilder<> &, llvm::ArrayRef<V> at)> body);
   V exp(V x);
   V exp2(V x);
   std::pair<V, V> reducedOf(V x);

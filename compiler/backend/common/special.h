@@ -14,6 +14,8 @@ llvm::StringRef specialSymbol(llvm::StringRef name);
 
 /// Whether the function exists on floats as well, under the symbol with an 'f' behind it.
 bool specialOnFloats(llvm::StringRef name);
+/// The most lanes that a form of the function on vectors takes and that divide these, of floats or of doubles; 0: there is none.
+unsigned specialLanes(llvm::StringRef name, bool isF32, unsigned lanes);
 
 /// Puts the definitions of the special functions that the module declares into it, as internal functions. Call before
 /// optimising.

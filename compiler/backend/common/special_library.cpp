@@ -7,6 +7,34 @@
 
 using namespace neso::special;
 
+namespace {
+/// polynomialAt of every lane, by the same operations: as many steps as the lane with the most of them takes, and one by one what
+/// the steps do not give.
+template <template <typename> typename P, typename T, int N> void polynomialOf(T *out, const T *xs, const T *degrees) {
+  typedef T Vector __attribute__((ext_vector_type(N)));
+  typedef int64_t Counts __attribute__((ext_vector_type(N)));
+  using Mask = decltype(Vector() < Vector());
+  Vector x, degree;
+  __builtin_memcpy(&x, xs, sizeof(x)), __builtin_memcpy(&degree, degrees, sizeof(x));
+  const Mask known = (degree > T(-9.2e18)) & (degree < T(9.2e18));
+  const Counts n = __builtin_convertvector(known ? degree : Vector(-1), Counts);
+  auto whether = [](Counts c) { return __builtin_convertvector(c, Mask); };
+  const Mask apart = P<T>::apart(x, whether(n > P<T>::kMost)) & whether(n >= int64_t(0));
+  Vector p = T(1), q = whether(n == int64_t(0)) ? p : P<T>::first(x);
+  for (int64_t k = 1;; ++k) {
+    const Mask more = whether(n > k) & (q == q) & ~apart;
+    if (!__builtin_reduce_or(more)) break;
+    const Vector r = P<T>::step(x, q, p, k);
+    p = more ? q : p, q = more ? r : q;
+  }
+  q = whether(n < int64_t(0)) ? Vector(0) : q;
+  if (__builtin_reduce_or(apart))
+    for (int i = 0; i < N; ++i)
+      if (apart[i]) q[i] = P<T>::closed(x[i], n[i]);
+  __builtin_memcpy(out, &q, sizeof(q));
+}
+} // namespace
+
 extern "C" {
 double neso_special_erfinv(double x) { return erfinv(x); }
 double neso_special_digamma(double x) { return digamma(x); }
@@ -27,18 +55,22 @@ double neso_special_erfcx(double x) { return erfcx(x); }
 double neso_special_igamma(double a, double x) { return igamma(a, x); }
 double neso_special_igammac(double a, double x) { return igammac(a, x); }
 
-// These compute in the kernel's own type: ATen's results overflow where its steps do.
-#define NESO_POLYNOMIAL(name, function)                                                                                \
-  double neso_special_##name(double x, double n) { return function(x, n); }                                            \
-  float neso_special_##name##f(float x, float n) { return function(x, n); }
-NESO_POLYNOMIAL(chebyshev_t, chebyshevT)
-NESO_POLYNOMIAL(chebyshev_u, chebyshevU)
-NESO_POLYNOMIAL(chebyshev_v, chebyshevV)
-NESO_POLYNOMIAL(chebyshev_w, chebyshevW)
-NESO_POLYNOMIAL(hermite_h, hermiteH)
-NESO_POLYNOMIAL(hermite_he, hermiteHe)
-NESO_POLYNOMIAL(laguerre, laguerre)
-NESO_POLYNOMIAL(legendre, legendre)
+// These compute in the kernel's own type: ATen's results overflow where its steps do. And on vectors, whose lanes step together.
+#define NESO_POLYNOMIAL(name, P)                                                                                       \
+  double neso_special_##name(double x, double n) { return polynomialAt<P>(x, n); }                                     \
+  float neso_special_##name##f(float x, float n) { return polynomialAt<P>(x, n); }                                     \
+  void neso_special_##name##_v4(double *o, const double *x, const double *n) { polynomialOf<P, double, 4>(o, x, n); }  \
+  void neso_special_##name##_v8(double *o, const double *x, const double *n) { polynomialOf<P, double, 8>(o, x, n); }  \
+  void neso_special_##name##f_v8(float *o, const float *x, const float *n) { polynomialOf<P, float, 8>(o, x, n); }     \
+  void neso_special_##name##f_v16(float *o, const float *x, const float *n) { polynomialOf<P, float, 16>(o, x, n); }
+NESO_POLYNOMIAL(chebyshev_t, ChebyshevT)
+NESO_POLYNOMIAL(chebyshev_u, ChebyshevU)
+NESO_POLYNOMIAL(chebyshev_v, ChebyshevV)
+NESO_POLYNOMIAL(chebyshev_w, ChebyshevW)
+NESO_POLYNOMIAL(hermite_h, HermiteH)
+NESO_POLYNOMIAL(hermite_he, HermiteHe)
+NESO_POLYNOMIAL(laguerre, Laguerre)
+NESO_POLYNOMIAL(legendre, Legendre)
 #undef NESO_POLYNOMIAL
 
 /// The standard normal distribution and its inverse, as libdevice has them.

@@ -16,7 +16,7 @@ namespace neso {
 namespace {
 struct Special {
   llvm::StringRef symbol;
-  /// It exists on floats as well.
+  /// It exists on floats as well, and on vectors of 32 and of 64 bytes.
   bool onFloats = false;
 };
 } // namespace
@@ -64,6 +64,13 @@ llvm::StringRef specialSymbol(llvm::StringRef name) {
 bool specialOnFloats(llvm::StringRef name) {
   const Special *special = specialNamed(name);
   return special && special->onFloats;
+}
+
+unsigned specialLanes(llvm::StringRef name, bool isF32, unsigned lanes) {
+  if (!specialOnFloats(name)) return 0;
+  for (unsigned bytes : {64u, 32u})
+    if (const unsigned width = bytes / (isF32 ? 4 : 8); lanes % width == 0) return width;
+  return 0;
 }
 
 void linkSpecialFunctions(llvm::Module &module) {

@@ -32,8 +32,9 @@ Emitter::Product Emitter::planProduct(mlir::Operation *op) {
   mlir::MLIRContext *context = op->getContext();
   p.resultType = elementOf(op->getResult(0).getType());
   p.computeType = p.resultType.isF64() ? mlir::Type(mlir::Float64Type::get(context))
-                  : llvm::isa<mlir::FloatType>(p.resultType) ? mlir::Type(mlir::Float32Type::get(context))
-                                                             : mlir::Type(mlir::IntegerType::get(context, 32));
+                  : llvm::isa<mlir::FloatType>(p.resultType)
+                      ? mlir::Type(mlir::Float32Type::get(context))
+                      : mlir::Type(mlir::IntegerType::get(context, p.resultType.isInteger(64) ? 64 : 32));
   p.size = bytesOf(p.computeType);
   p.lanes = caps_.f32Lanes * 4 / p.size;
   while (p.lanes > p.N) p.lanes /= 2;

@@ -144,7 +144,10 @@ private:
   Lanes widen(mlir::Value v, const Lanes &x, const Index &index, llvm::Type *type, bool isSigned);
 
   // ---- memory (memory.cpp)
-  Lanes loadAt(const Lanes &pointer, mlir::Type element, const Lanes *mask, const Lanes *other, bool scratch);
+  Lanes loadAt(const Lanes &pointer, mlir::Type element, const Lanes *mask, const Lanes *other, bool scratch,
+               bool mayRun = false);
+  bool keepsNeighbours(mlir::Value v);
+  llvm::Value *gatherOrRun(llvm::Value *pointers, llvm::Type *memory);
   void storeAt(const Lanes &pointer, const Lanes &value, mlir::Type element, const Lanes *mask);
   /// Neighbours in groups of this many lie side by side in memory, groups do not; 0: there are no such groups, or small ones.
   int64_t groupOf(const Lanes &pointer, int64_t size) const;
@@ -298,9 +301,11 @@ private:
   /// A reduction whose elements are `outside` wherever `mask` is false; to take that once is to take it often.
   struct MaskedReduction {
     mlir::Value mask; // of the source's shape; across: of 1 in all dimensions but the axis
-    llvm::Constant *outside;
+    llvm::Constant *outside; // null: several numbers, of which it is known that to take them changes nothing
+    mlir::Value columns;     // across: the same of the other dimension of two; null: all columns count
   };
   std::optional<MaskedReduction> maskedReduction(mlir::Operation *op, bool across);
+  mlir::Value statedMask(mlir::Operation *op);
   /// Where the mask ends along the axis: it is true at [0, sure), false from `end` on (i32; between them nothing is
   /// known). outside (i1): there are positions behind `end`.
   struct Reach {
@@ -335,6 +340,7 @@ private:
   void reduceAlong(Reduced &r);
   void accumulateReached(const Reduced &r, const Index &at, const Reach &reach);
   void reduceAcross(Reduced &r, int vectorDim);
+  void reduceColumns(const Reduced &r, const Nest &nest, const Reach &reach, const Reach &across);
   llvm::SmallVector<llvm::Value *, 2> combineLanes(mlir::Region &combine, llvm::SmallVector<llvm::Value *, 2> values,
                                                    int64_t width);
   void emitScan(mlir::Operation *op);
@@ -347,11 +353,14 @@ private:
     llvm::SmallVector<Buffer *, 2> results;
     llvm::SmallVector<llvm::AllocaInst *, 2> carries; // the running values
   };
+  /// The last values of scans of one row.
+  llvm::DenseMap<mlir::Operation *, llvm::AllocaInst *> scanned_;
   llvm::SmallVector<Lanes> combineScanned(const Scan &scan, llvm::ArrayRef<Lanes> earlier, llvm::ArrayRef<Lanes> later);
   llvm::SmallVector<Lanes, 2> carriedOf(const Scan &scan, int64_t width, int level);
   void scanLanes(const Scan &scan, llvm::SmallVectorImpl<llvm::Value *> &values, int64_t width, int level);
   llvm::Value *reversedLanes(llvm::Value *v, int64_t width);
   void scanVector(const Scan &scan, const Nest &nest, const Index &outer, llvm::Value *from, bool first);
+  void scanReached(const Scan &scan, const Nest &nest, const Index &outer, const Reach &reach, llvm::Constant *outside);
   void scanAlong(Scan &scan);
   void scanAcross(Scan &scan);
   void emitDot(mlir::Operation *op);

@@ -36,6 +36,9 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
   if (llvm::StringRef callee = specialSymbol(special); ofOneKind && !callee.empty()) {
     // The library computes in double and int64, a few functions in float as well; one call a lane.
     const bool isFp = isF32 || isF64;
+    auto *vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
+    if (const unsigned width = vector ? specialLanes(special, isF32, vector->getNumElements()) : 0; isFp && width)
+      return math_.onVectors(callee, width, args);
     if (isF32 && specialOnFloats(special)) return math_.libm(callee, args);
     llvm::SmallVector<Value *, 3> wide;
     for (Value *a : args) {

@@ -15,7 +15,74 @@ using llvm::Value;
 
 // ---------------------------------------------------------------------------------------------------------------- loads and stores
 
-Lanes Emitter::loadAt(const Lanes &pointer, mlir::Type element, const Lanes *mask, const Lanes *other, bool scratch) {
+/// Whether pointers are computed from positions in a way that keeps most neighbours side by side: not by memory, by floats or by
+/// division.
+bool Emitter::keepsNeighbours(mlir::Value v) {
+  llvm::SmallVector<mlir::Value, 16> todo = {v};
+  llvm::SmallPtrSet<mlir::Operation *, 16> seen;
+  while (!todo.empty()) {
+    mlir::Value at = todo.pop_back_val();
+    if (!isTensor(at.getType())) continue;
+    mlir::Operation *def = at.getDefiningOp();
+    if (!def || buffers_.count(at) || !uses_->isVirtual(def)) return false;
+    const OpCode code = codeOf(def);
+    if (code == OpCode::Load || code == OpCode::DivSI || code == OpCode::DivUI || code == OpCode::FPToSI) return false;
+    if (seen.insert(def).second) todo.append(def->operand_begin(), def->operand_end());
+  }
+  return true;
+}
+
+/// Elements at `pointers`, a register at a time: by one load where they turn out to lie side by side, as most of those of a rolled
+/// or mirrored row do.
+Value *Emitter::gatherOrRun(Value *pointers, llvm::Type *memory) {
+  const int64_t size = static_cast<int64_t>(module_.getDataLayout().getTypeStoreSize(memory));
+  const unsigned part = static_cast<unsigned>(std::min<int64_t>(width_, caps_.f32Lanes));
+  auto *type = llvm::FixedVectorType::get(memory, part);
+  const llvm::Align align(static_cast<uint64_t>(std::max<int64_t>(size, 1)));
+  llvm::SmallVector<llvm::Constant *, 16> run;
+  for (unsigned l = 0; l < part; ++l) run.push_back(b.getInt64(static_cast<uint64_t>(l) * static_cast<uint64_t>(size)));
+  llvm::SmallVector<Value *, 4> parts;
+  for (unsigned from = 0; from < width_; from += part) {
+    llvm::SmallVector<int, 16> pick;
+    for (unsigned l = 0; l < part; ++l) pick.push_back(static_cast<int>(from + l));
+    Value *some = part == width_ ? pointers : b.CreateShuffleVector(pointers, pick);
+    Value *first = b.CreateExtractElement(some, uint64_t{0});
+    Value *apart = b.CreateSub(b.CreatePtrToInt(some, llvm::FixedVectorType::get(b.getInt64Ty(), part)),
+                               b.CreateVectorSplat(part, b.CreatePtrToInt(first, b.getInt64Ty())));
+    Value *isRun = b.CreateAndReduce(b.CreateICmpEQ(apart, llvm::ConstantVector::get(run)));
+    llvm::BasicBlock *together = llvm::BasicBlock::Create(b.getContext(), "run", fn_),
+                     *scattered = llvm::BasicBlock::Create(b.getContext(), "gather", fn_),
+                     *done = llvm::BasicBlock::Create(b.getContext(), "loaded", fn_);
+    b.CreateCondBr(isRun, together, scattered);
+    b.SetInsertPoint(together);
+    Value *loaded = b.CreateAlignedLoad(type, first, align);
+    b.CreateBr(done);
+    b.SetInsertPoint(scattered);
+    Value *all = llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b.getInt1Ty(), part));
+    Value *gathered = b.CreateMaskedGather(type, some, align, all);
+    b.CreateBr(done);
+    b.SetInsertPoint(done);
+    frames_.back().block = done;
+    llvm::PHINode *either = b.CreatePHI(type, 2);
+    either->addIncoming(loaded, together), either->addIncoming(gathered, scattered);
+    parts.push_back(either);
+  }
+  // Halves into wholes.
+  while (parts.size() > 1) {
+    llvm::SmallVector<Value *, 4> wider;
+    for (size_t i = 0; i < parts.size(); i += 2) {
+      llvm::SmallVector<int, 64> both;
+      const unsigned lanes = llvm::cast<llvm::FixedVectorType>(parts[i]->getType())->getNumElements();
+      for (unsigned l = 0; l < 2 * lanes; ++l) both.push_back(static_cast<int>(l));
+      wider.push_back(b.CreateShuffleVector(parts[i], parts[i + 1], both));
+    }
+    parts = std::move(wider);
+  }
+  return parts[0];
+}
+
+Lanes Emitter::loadAt(const Lanes &pointer, mlir::Type element, const Lanes *mask, const Lanes *other, bool scratch,
+                      bool mayRun) {
   const int level = std::max({pointer.level, mask ? mask->level : uint8_t{0}, other ? other->level : uint8_t{0}});
   const int64_t size = bytesOf(element);
   llvm::Type *memory = memoryTypeOf(element), *type = typeOf(element);
@@ -96,7 +163,14 @@ Lanes Emitter::loadAt(const Lanes &pointer, mlir::Type element, const Lanes *mas
       parts.push_back(b.CreateAlignedLoad(vectorType(group), bytesAfter(pointer.base, llvm::ConstantInt::getSigned(b.getInt64Ty(), (*pointer.offsets)[static_cast<size_t>(l)])), align));
     return fromValue(fromMemory(llvm::concatenateVectors(b, parts)), level);
   }
+  // One element for all lanes that are on: it is read if there is such a lane.
+  if (pointer.uniform() && m->getType()->isVectorTy()) {
+    Value *p = b.CreateSelect(b.CreateOrReduce(m), pointer.base, dummy_);
+    Value *one = b.CreateVectorSplat(width_, b.CreateAlignedLoad(memory, p, align));
+    return fromValue(fromMemory(b.CreateSelect(m, one, pass)), level);
+  }
   Value *pointers = vec(pointer);
+  if (!m && mayRun && level == currentLevel()) return fromValue(fromMemory(gatherOrRun(pointers, memory)), level);
   if (!m) m = llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b.getInt1Ty(), static_cast<unsigned>(width_)));
   return fromValue(fromMemory(b.CreateMaskedGather(vectorType(width_), pointers, align, m, pass)), level);
 }
@@ -168,16 +242,17 @@ int64_t Emitter::groupOf(const Lanes &pointer, int64_t size) const {
 Lanes Emitter::loadOp(mlir::Operation *op, const Index &index) {
   Lanes pointer = eval(op->getOperand(0), index);
   mlir::Type element = elementOf(op->getResult(0).getType());
-  if (op->getNumOperands() == 1) return loadAt(pointer, element, nullptr, nullptr, false);
+  const bool mayRun = pointer.vector() && width_ >= caps_.f32Lanes && keepsNeighbours(op->getOperand(0));
+  if (op->getNumOperands() == 1) return loadAt(pointer, element, nullptr, nullptr, false, mayRun);
   Lanes mask = eval(op->getOperand(1), index);
   if (op->getNumOperands() == 2) {
     // What masked-off lanes hold is not defined; zero is as good as any and the same each time.
     Lanes zero;
     zero.base = llvm::Constant::getNullValue(typeOf(element));
-    return loadAt(pointer, element, &mask, &zero, false);
+    return loadAt(pointer, element, &mask, &zero, false, mayRun);
   }
   Lanes other = eval(op->getOperand(2), index);
-  return loadAt(pointer, element, &mask, &other, false);
+  return loadAt(pointer, element, &mask, &other, false, mayRun);
 }
 
 // ------------------------------------------------------------------------------------------------------------------------- buffers

@@ -62,7 +62,25 @@ bool onceIsOften(OpCode combine, llvm::Constant *v) {
 }
 } // namespace
 
+/// Of a reduction whose combine function is more than one operation: the mask outside of which all its elements are what changes
+/// nothing, which whoever wrote it states.
+mlir::Value Emitter::statedMask(mlir::Operation *op) {
+  if (!op->hasAttr("tt.masked_lanes_neutral")) return {};
+  mlir::Value mask;
+  for (mlir::Value source : op->getOperands()) {
+    mlir::Operation *def = source.getDefiningOp();
+    if (!def || buffers_.count(source) || !uses_->isVirtual(def) || codeOf(def) != OpCode::Select ||
+        !isTensor(def->getOperand(0).getType()) || (mask && mask != def->getOperand(0)))
+      return {};
+    // What is kept on the way must be there as a whole.
+    if (keepsBelow(source, shapeOf(source.getType()))) return {};
+    mask = def->getOperand(0);
+  }
+  return mask;
+}
+
 std::optional<Emitter::MaskedReduction> Emitter::maskedReduction(mlir::Operation *op, bool across) {
+  if (mlir::Value mask = across ? mlir::Value() : statedMask(op)) return MaskedReduction{mask, nullptr, {}};
   llvm::Constant *identity = reduceIdentity(op);
   mlir::Value source = op->getOperand(0);
   mlir::Operation *def = source.getDefiningOp();
@@ -82,9 +100,14 @@ std::optional<Emitter::MaskedReduction> Emitter::maskedReduction(mlir::Operation
     return std::nullopt;
   // What is kept on the way must be there as a whole.
   if (keepsBelow(source, shapeOf(source.getType()))) return std::nullopt;
-  if (across) mask = partAlong(mask, static_cast<int>(op->getAttrOfType<mlir::IntegerAttr>("axis").getInt()));
+  mlir::Value columns;
+  if (across) {
+    const int axis = static_cast<int>(op->getAttrOfType<mlir::IntegerAttr>("axis").getInt());
+    if (shapeOf(mask.getType()).size() == 2) columns = partAlong(mask, 1 - axis);
+    mask = partAlong(mask, axis);
+  }
   if (!mask) return std::nullopt;
-  return MaskedReduction{mask, outside};
+  return MaskedReduction{mask, outside, columns};
 }
 
 std::optional<Emitter::Reach> Emitter::reachOf(mlir::Value mask, const Index &outer, int axis) {
@@ -340,9 +363,13 @@ void Emitter::reduceAcross(Reduced &r, int vectorDim) {
   makeAccumulators(r, nest.width);
   const int64_t count = r.shape[r.axis];
   if (count > 4) r.masked = maskedReduction(r.op, true);
+  const bool ofColumns = r.masked && r.masked->columns && nest.vectorDim == 0 && nest.width >= caps_.f32Lanes;
   sink([&] {
-    const std::optional<Reach> reach =
-        r.masked ? reachOf(r.masked->mask, Index(r.shape.size(), uniformInt(0)), r.axis) : std::nullopt;
+    const Index first(r.shape.size(), uniformInt(0));
+    const std::optional<Reach> reach = r.masked ? reachOf(r.masked->mask, first, r.axis) : std::nullopt;
+    const std::optional<Reach> across =
+        reach && ofColumns ? reachOf(r.masked->columns, first, 1 - r.axis) : std::nullopt;
+    if (across) return reduceColumns(r, nest, *reach, *across);
     runNest(nest, {}, [&](const Index &at) {
       auto step = [&](const Lanes &position, bool first) {
         Index index = at;
@@ -366,7 +393,53 @@ void Emitter::reduceAcross(Reduced &r, int vectorDim) {
   });
 }
 
+/// Columns of which the mask leaves out all elements are not walked.
+void Emitter::reduceColumns(const Reduced &r, const Nest &nest, const Reach &reach, const Reach &across) {
+  auto walk = [&](Value *lo, Value *hi, int64_t width, bool known) {
+    width_ = width;
+    Nest part = nest;
+    part.width = width;
+    forLoop(lo, hi, width, [&](Value *iv) {
+      Index at(1, uniformInt(0));
+      at = vectorIndex(part, at, iv);
+      if (known) {
+        Index column(2, uniformInt(0));
+        column[static_cast<size_t>(1 - r.axis)] = at[0];
+        Lanes yes;
+        yes.base = b.getTrue(), yes.level = static_cast<uint8_t>(currentLevel());
+        frames_.back().memo[keyOf(r.masked->columns, column)] = yes;
+      }
+      startAccumulator(r, reach, width);
+      accumulateReached(r, at, reach);
+      llvm::Type *type = r.accumulators[0]->getAllocatedType()->getScalarType();
+      type = llvm::FixedVectorType::get(type, static_cast<unsigned>(width));
+      storeBuffer(*r.results[0], at, fromValue(b.CreateLoad(type, r.accumulators[0]), currentLevel()));
+    });
+  };
+  const int64_t narrow = caps_.f32Lanes;
+  auto number = [&](int64_t n) { return b.getInt32(static_cast<uint32_t>(n)); };
+  Value *full = b.CreateAnd(across.sure, number(-nest.width));
+  Value *end = b.CreateAnd(b.CreateAdd(across.end, number(narrow - 1)), number(-narrow));
+  const int64_t savedWidth = width_;
+  walk(number(0), full, nest.width, true);
+  walk(full, end, narrow, false);
+  width_ = narrow;
+  Nest rest = nest;
+  rest.width = narrow;
+  forLoop(end, number(nest.extent), narrow, [&](Value *iv) {
+    Lanes outside;
+    outside.base = r.masked->outside;
+    storeBuffer(*r.results[0], vectorIndex(rest, Index(1, uniformInt(0)), iv), outside);
+  });
+  width_ = savedWidth;
+}
+
 void Emitter::emitReduce(mlir::Operation *op) {
+  if (mlir::Operation *scan = Uses::scanOfTotal(op)) {
+    llvm::AllocaInst *last = scanned_.at(scan);
+    scalars_[op->getResult(0)] = fromValue(b.CreateLoad(last->getAllocatedType(), last), 0);
+    return;
+  }
   Reduced r;
   r.op = op;
   r.axis = static_cast<int>(op->getAttrOfType<mlir::IntegerAttr>("axis").getInt());
@@ -469,6 +542,23 @@ void Emitter::scanVector(const Scan &scan, const Nest &nest, const Index &outer,
   }
 }
 
+/// A row up to where the mask ends; behind that, where elements are `outside`, nothing changes any more.
+void Emitter::scanReached(const Scan &scan, const Nest &nest, const Index &outer, const Reach &reach,
+                          llvm::Constant *outside) {
+  auto number = [&](int64_t n) { return b.getInt32(static_cast<uint32_t>(n)); };
+  Value *end = b.CreateAnd(b.CreateAdd(reach.end, number(nest.width - 1)), number(-nest.width));
+  b.CreateStore(outside, scan.carries[0]);
+  Value *begun = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, end, number(nest.width));
+  forLoop(number(0), begun, nest.width, [&](Value *iv) { scanVector(scan, nest, outer, iv, true); });
+  forLoop(number(nest.width), end, nest.width, [&](Value *iv) { scanVector(scan, nest, outer, iv, false); });
+  const Lanes last = fromValue(b.CreateLoad(scan.carries[0]->getAllocatedType(), scan.carries[0]), currentLevel());
+  width_ = 1;
+  const Lanes still = combineScanned(scan, {last}, {fromValue(outside, currentLevel())})[0];
+  width_ = nest.width;
+  forLoop(end, number(nest.extent), nest.width,
+          [&](Value *iv) { storeBuffer(*scan.results[0], vectorIndex(nest, outer, iv), still); });
+}
+
 /// Rows one after another; from vector to vector the last lane is carried.
 void Emitter::scanAlong(Scan &scan) {
   Nest nest;
@@ -478,10 +568,14 @@ void Emitter::scanAlong(Scan &scan) {
   nest.width = caps_.f32Lanes;
   while (nest.extent % nest.width || nest.width > nest.extent) nest.width /= 2;
   for (mlir::Value s : scan.sources) scan.carries.push_back(entryAlloca(typeOf(elementOf(s.getType())), "carry"));
+  const std::optional<MaskedReduction> masked =
+      scan.reverse || scan.sources.size() != 1 || nest.width == 1 ? std::nullopt : maskedReduction(scan.op, false);
   sink([&] {
     Index outer(scan.shape.size(), uniformInt(0));
     auto row = [&] {
       width_ = nest.width;
+      if (std::optional<Reach> reach = masked ? reachOf(masked->mask, outer, scan.axis) : std::nullopt)
+        return scanReached(scan, nest, outer, *reach, masked->outside);
       forLoop(0, 1, 1, [&](Value *iv) { scanVector(scan, nest, outer, iv, true); });
       forLoop(nest.width, nest.extent, nest.width, [&](Value *iv) { scanVector(scan, nest, outer, iv, false); });
     };
@@ -544,6 +638,8 @@ void Emitter::emitScan(mlir::Operation *op) {
     scanAlong(scan);
   else
     scanAcross(scan);
+  // Of a single row.
+  if (scan.shape.size() == 1) scanned_[op] = scan.carries[0];
   for (unsigned i = 0; i < op->getNumResults(); ++i) bind(op->getResult(i), *scan.results[i]);
 }
 

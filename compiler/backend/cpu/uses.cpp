@@ -56,9 +56,29 @@ mlir::Operation *Uses::lastSink(mlir::Value v) {
   return last;
 }
 
+mlir::Operation *Uses::scanOfTotal(mlir::Operation *reduce) {
+  if (codeOf(reduce) != OpCode::Reduce || reduce->getNumOperands() != 1 || isTensor(reduce->getResult(0))) return nullptr;
+  auto combine = [](mlir::Operation *op) -> mlir::Operation * {
+    mlir::Block &body = op->getRegion(0).front();
+    mlir::Operation &f = body.front();
+    const bool alone = body.getOperations().size() == 2 && f.getNumOperands() == 2 && f.getOperand(0) != f.getOperand(1);
+    return alone && f.getOperand(0).getParentBlock() == &body && f.getOperand(1).getParentBlock() == &body ? &f : nullptr;
+  };
+  mlir::Operation *own = combine(reduce);
+  for (mlir::Operation *user : reduce->getOperand(0).getUsers()) {
+    if (codeOf(user) != OpCode::Scan || user->getNumOperands() != 1 || user->getBlock() != reduce->getBlock() ||
+        !user->isBeforeInBlock(reduce))
+      continue;
+    mlir::Operation *other = combine(user);
+    if (own && other && own->getName() == other->getName()) return user;
+  }
+  return nullptr;
+}
+
 void Uses::sinks(mlir::Value v, llvm::SmallVectorImpl<mlir::Operation *> &out, Visited &visited) {
   for (mlir::Operation *user : v.getUsers()) {
     if (out.size() >= 2) return;
+    if (scanOfTotal(user)) continue;
     if (isVirtual(user)) {
       // Values are shared: each is looked at once, not once for every way to it.
       if (!visited.insert(user).second) continue;

@@ -29,6 +29,9 @@ public:
   /// Work of one element: counts the expression below v, down to buffers; at most 1000.
   int cost(mlir::Value v);
   bool readsMemory(mlir::Value v);
+  /// The scan of the same row by the same operation that stands before the reduction, whose last value is its result; null: there is
+  /// none. Such a reduction asks for no elements.
+  static mlir::Operation *scanOfTotal(mlir::Operation *reduce);
   /// Number of different sinks, at most 2.
   int sinkCount(mlir::Value v);
   bool before(mlir::Operation *a, mlir::Operation *b) const { return a->isBeforeInBlock(b); }

@@ -59,11 +59,12 @@ Val Emitter::constant(DType t, double f, int64_t i) {
   return {arith::ConstantOp::create(k.b, k.loc, k.b.getIntegerAttr(type, i))};
 }
 
-Val Emitter::lanes(size_t d) {
+Val Emitter::lanes(size_t d) { return lanesOf(d, k.indexType); }
+
+Val Emitter::lanesOf(size_t d, Type type) {
   int64_t n = frame.tile[d];
   Value range = tb::makeRange(k.b, k.loc, 0, n);
-  if (k.indexType != k.b.getI32Type())
-    range = arith::ExtSIOp::create(k.b, k.loc, RankedTensorType::get({n}, k.indexType), range);
+  if (type != k.b.getI32Type()) range = arith::ExtSIOp::create(k.b, k.loc, RankedTensorType::get({n}, type), range);
   for (size_t o = 0; o < frame.tile.size(); ++o)
     if (o != d) range = tb::expandDims(k.b, k.loc, range, static_cast<int>(o));
   return {range, 1u << d};

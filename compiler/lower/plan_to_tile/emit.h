@@ -91,6 +91,8 @@ public:
   Val constant(DType t, double f, int64_t i);
   /// Lane numbers 0, 1, … along dimension d, in indexType.
   Val lanes(size_t d);
+  /// The same as numbers of that type.
+  Val lanesOf(size_t d, mlir::Type type);
   Val widen(Val x, unsigned vary);
   Val binary(const char *op, Val a, Val b);                                  // same element types
   /// A sum or product of indices: it fits indexType wherever its element is used (plan_to_tile.cpp chooses the type so),

@@ -176,6 +176,7 @@ private:
       e.env[Symbol::inner(d)] = start;
       return;
     }
+    blockStart_ = start;
     if (whole && e.env.count(Symbol::inner(d))) return; // a later phase over the same single block
     Val lane = e.lanes(static_cast<size_t>(tiling_.innerDim));
     Val at = whole ? lane : e.indexBinary("arith.addi", start, lane);
@@ -196,14 +197,22 @@ private:
                        carried.begin() + static_cast<ptrdiff_t>(next + a.arity()));
       next += a.arity();
     }
+    // Within a block places of 32 bits tell elements apart: twice as many of them are compared at one time.
+    positionsInBlock_ = !k_.target.threadBlocks && !k_.indexType.isInteger(32) && !tiling_.carriesTiles;
     runInner(e, phase, accumulators, [&](Accumulator &a, Emitter &at, std::vector<Val> element) {
       if (tiling_.carriesTiles) {
         a.carried = a.fold(at, a.carried, std::move(element), innerMask_);
         return;
       }
-      std::vector<Val> partial = a.reduceTile(at, std::move(element), static_cast<size_t>(tiling_.innerDim), innerMask_);
+      // Beyond the last column of a tile nothing counts either: a CPU's loop may end there, too.
+      const bool columns = innerMask_ && tiling_.shape == Shape::Columns && !k_.target.threadBlocks;
+      const Val inside = columns ? at.tileMask(at.frame.full()) : innerMask_;
+      std::vector<Val> partial = a.reduceTile(at, std::move(element), static_cast<size_t>(tiling_.innerDim), inside);
+      if (a.isArg() && positionsInBlock_)
+        partial[1] = at.binary("arith.addi", firstOfBlock(at), at.cast(partial[1], DType::I32, DType::I64));
       a.carried = a.combine(at, a.carried, partial);
     });
+    positionsInBlock_ = false;
     std::vector<Val> out;
     for (Accumulator &a : accumulators) out.insert(out.end(), a.carried.begin(), a.carried.end());
     return out;
@@ -225,7 +234,8 @@ private:
         if (a.node != n) continue;
         if (a.reduction) {
           if (foldProduct(e, body, a, memo)) continue;
-          fold(a, e, a.element(e.value(body, a.reduction->input, memo), linearInner(e)));
+          const Val value = e.value(body, a.reduction->input, memo);
+          fold(a, e, a.element(value, a.isArg() ? positionOf(e) : Val()));
         } else {
           const auto &scan = nodes()[n].get<loops::ScanSpec>();
           Val element = e.value(body, scan.inputs[0], memo);
@@ -246,6 +256,18 @@ private:
     if (input.dtype != a.dtype() || (input.dtype != DType::F32 && input.dtype != DType::F64)) return false;
     a.result = {e.fusedMultiplyAdd(e.value(body, input.a, memo), e.value(body, input.b, memo), a.result[0])};
     return true;
+  }
+
+  /// What arg reductions take beside an element.
+  Val positionOf(Emitter &e) {
+    return positionsInBlock_ ? e.lanesOf(static_cast<size_t>(tiling_.innerDim), k_.b.getI32Type()) : linearInner(e);
+  }
+
+  /// linearInner() of the first element of a block.
+  Val firstOfBlock(Emitter &e) {
+    Expr rows = 0;
+    for (size_t d = 0; d + 1 < r().size(); ++d) rows = rows * r()[d] + Symbol::inner(d);
+    return e.binary("arith.addi", e.index(e.facts.simplify(rows * r().back())), blockStart_);
   }
 
   /// Row-major position in the inner space, in the kernel's index type: what arg reductions carry.
@@ -304,6 +326,10 @@ private:
   std::vector<bool> inner_;
   int lastPhase_ = 0;
   Val innerMask_;
+  /// Of the block of the last inner dimension that is being emitted.
+  Val blockStart_;
+  /// Arg reductions compare by places in the block.
+  bool positionsInBlock_ = false;
 };
 
 } // namespace

@@ -180,6 +180,7 @@ auto combiner(const Accumulator &a, Emitter &e) {
 
 std::vector<Val> Accumulator::maskTile(Emitter &e, std::vector<Val> element, Val mask) const {
   std::vector<Val> identity = initial(e, 0);
+  if (isArg() && getElementTypeOrSelf(element[1].v).isInteger(32)) identity[1] = e.constant(DType::I32, 0, INT32_MAX);
   for (size_t i = 0; i < element.size(); ++i) {
     if (mask) element[i] = e.select(e.widen(mask, element[i].vary | mask.vary), element[i], identity[i]);
     element[i] = e.widen(element[i], e.frame.full());
@@ -192,6 +193,9 @@ std::vector<Val> Accumulator::reduceTile(Emitter &e, std::vector<Val> element, s
   SmallVector<Value> operands;
   for (Val v : maskTile(e, std::move(element), mask)) operands.push_back(v.v);
   SmallVector<Value> reduced = tb::reduce(e.k.b, e.k.loc, operands, static_cast<int>(dim), combiner(*this, e));
+  // The last of all positions changes nothing, however often it is taken: a CPU's loop may end with the mask.
+  if (mask && isArg() && !e.k.target.threadBlocks)
+    reduced[0].getDefiningOp()->setAttr("tt.masked_lanes_neutral", e.k.b.getUnitAttr());
   std::vector<Val> out;
   for (Value v : reduced) {
     if (e.frame.tile.size() > 1) v = tb::expandDims(e.k.b, e.k.loc, v, static_cast<int>(dim));

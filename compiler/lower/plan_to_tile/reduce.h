@@ -36,15 +36,17 @@ public:
   std::vector<Val> finish(Emitter &e, std::vector<Val> carried) const;
   /// A full tile in which lanes where mask is false do not count: they hold the identity.
   std::vector<Val> maskTile(Emitter &e, std::vector<Val> element, Val mask) const;
-  /// Reduces a full tile along one dimension of the frame; lanes where mask is false do not count.
+  /// Reduces a full tile along one dimension of the frame; lanes where mask is false do not count. Positions may be
+  /// narrower than those that are carried.
   std::vector<Val> reduceTile(Emitter &e, std::vector<Val> element, size_t dim, Val mask) const;
   /// The inclusive scan of a tile along dim, from nothing; lanes where mask is false do not count.
   Val scanAlone(Emitter &e, Val element, size_t dim, Val mask) const;
   /// The inclusive scan of a tile along dim, continued from `carried`, which moves on.
   Val scanTile(Emitter &e, Val element, size_t dim, Val mask);
 
-private:
   bool isArg() const { return reduction && (kind_ == loops::ReduceKind::ArgMin || kind_ == loops::ReduceKind::ArgMax); }
+
+private:
   loops::ReduceKind kind_ = loops::ReduceKind::Sum;
   DType type_;
   bool logSumExp_ = false, reverse_ = false;

@@ -31,8 +31,8 @@ struct DotTiling {
 /// place in it, in terms of which packed weights are read.
 extern const Symbol kM, kN, kK, kBlockOfN, kLaneOfN;
 
-/// How to run the kernel's contraction with dots, or nullopt when it is better off as a plain reduction (no n, integer
-/// or f64 types, rows that are contiguous along k in a product with a vector). May swap the operands of the node.
+/// How to run the kernel's contraction with dots, or nullopt when it is better off as a plain reduction (no n, types
+/// whose products no target has, rows that are contiguous along k in a product with a vector). May swap the operands of the node.
 std::optional<DotTiling> chooseDotTiling(plan::Kernel &kernel, const Facts &facts, const TileTarget &target);
 
 /// Rewrites the contraction as a sum reduction and its epilogue as a pointwise node.

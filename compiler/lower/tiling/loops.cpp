@@ -268,6 +268,10 @@ private:
   void blockColumns() {
     RowBlock block{target_.reduceChunk / 4, target_.columnBlock};
     if (target_.threadBlocks) block = columnBlock(target_, likelyResults(), innerLength());
+    // As many more columns as there may be cost nothing where the loop ends with them, and what a program does besides counts
+    // half.
+    else if (upperBound(facts_, x().back(), INT64_MAX) == INT64_MAX && !r().back().isConst())
+      block.inner *= 2;
     const int64_t columns = std::min(nextPowerOfTwo(upperBound(facts_, x().back(), block.inner)), block.inner);
     out_.inner = std::min<int64_t>(nextPowerOfTwo(innerLength()), block.rows);
     out_.innerDim = 0;
@@ -286,10 +290,10 @@ private:
     return std::min(most, usual);
   }
 
-  /// One thread stops where nothing is left of a row, in passes that only add up and in those that only store. A block
-  /// of threads holds whole tiles; scans and the places of extremes are carried through all of one.
+  /// One thread stops where nothing is left of a row, in passes that only reduce and in those that only store. A block
+  /// of threads holds whole tiles; what is scanned is kept for all of one.
   bool endsWithMask() const {
-    if (target_.threadBlocks || !cheapFold()) return false;
+    if (target_.threadBlocks || !(out_.shape == Shape::Rows ? foldsOneByOne() : cheapFold())) return false;
     std::vector<bool> stores(static_cast<size_t>(lastPhase_) + 1), reduces = stores;
     for (size_t i = 0; i < nodes().size(); ++i) {
       if (!inner_[i]) continue;
@@ -346,6 +350,14 @@ private:
           bytes = std::max(bytes, itemSize(toReal(plan_.program.buffer(a.buffer).dtype)));
       });
     return 16 / std::min<int64_t>(bytes, 16);
+  }
+
+  /// No reduction needs numbers of what it leaves out.
+  bool foldsOneByOne() const {
+    for (const Node &n : nodes())
+      for (const loops::Reduction &r : n.reductions())
+        if (r.kind == ReduceKind::OnlineSoftmax || r.kind == ReduceKind::Welford) return false;
+    return true;
   }
 
   /// Every reduction carries one number.

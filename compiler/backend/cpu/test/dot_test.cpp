@@ -100,6 +100,8 @@ void put(std::vector<uint8_t> &bytes, const std::string &element, size_t i, doub
   if (element == "bf16") store(static_cast<uint16_t>(bits >> 16));
   if (element == "f16") store(static_cast<_Float16>(f));
   if (element == "i8") store(static_cast<int8_t>(2 * x));
+  // Products then need more than 32 bits.
+  if (element == "i64") store(static_cast<int64_t>(2 * x) << 20);
   // Exponent bias 15 and 7 in place of 127; the numbers at hand need two fraction bits at most.
   const uint32_t sign = bits >> 31, exponent = bits >> 23 & 255;
   if (element == "f8E5M2")
@@ -131,17 +133,20 @@ void check(const Case &c, CpuLevel level) {
     }
   std::vector<float> sums(static_cast<size_t>(c.m * c.n), 5.0f);
   std::vector<int32_t> counts(sums.size(), 5);
+  std::vector<int64_t> wide(sums.size(), 5);
+  const bool isWide = c.result == std::string("i64");
   a.resize(a.size() + 64), bb.resize(bb.size() + 64);
-  k.run({pointer(a.data()), pointer(bb.data()), integers ? pointer(counts.data()) : pointer(sums.data()),
-         integer(c.rowsInside)},
-        1);
+  const auto result = isWide ? pointer(wide.data()) : integers ? pointer(counts.data()) : pointer(sums.data());
+  k.run({pointer(a.data()), pointer(bb.data()), result, integer(c.rowsInside)}, 1);
   for (int i = 0; i < c.m; ++i)
     for (int n = 0; n < c.n; ++n) {
       double s = 0;
       for (int j = 0; j < c.k && i < c.rowsInside; ++j)
         s += left[static_cast<size_t>(i * c.k + j)] * right[static_cast<size_t>(j * c.n + n)];
       const size_t at = static_cast<size_t>(i * c.n + n);
-      if (integers)
+      if (isWide)
+        ASSERT_EQ(wide[at], 5 + (static_cast<int64_t>(4 * s) << 40)) << i << " " << n;
+      else if (integers)
         ASSERT_EQ(counts[at], 5 + static_cast<int>(4 * s)) << i << " " << n;
       else
         ASSERT_EQ(sums[at], 5 + s) << i << " " << n;
@@ -152,6 +157,7 @@ TEST_P(DotTest, EveryTypeOfElement) {
   for (const char *element : {"f32", "bf16", "f16", "f8E5M2", "f8E4M3FN"})
     check({element, "f32", 64, 64, 64, false, false, 64}, GetParam());
   check({"i8", "i32", 64, 64, 64, false, false, 64}, GetParam());
+  check({"i64", "i64", 64, 64, 64, false, false, 64}, GetParam());
 }
 TEST_P(DotTest, EveryOrderInMemory) {
   for (bool a : {false, true})
@@ -159,6 +165,7 @@ TEST_P(DotTest, EveryOrderInMemory) {
       check({"bf16", "f32", 32, 64, 64, a, bb, 32}, GetParam());
       check({"i8", "i32", 32, 32, 128, a, bb, 32}, GetParam());
       check({"f32", "f32", 32, 32, 32, a, bb, 32}, GetParam());
+      check({"i64", "i64", 32, 32, 32, a, bb, 31}, GetParam());
     }
 }
 TEST_P(DotTest, EveryShapeOfBlock) {

@@ -114,9 +114,9 @@ TEST(Tiling, AWeightThatIsReadElsewhereStays) {
 
 TEST(Tiling, AProductOfOtherTypesIsASum) {
   Maker m;
-  const BufferId x = m.input("x", kM * kK, DType::I64), w = m.input("w", kK * kN, DType::I64),
-                 y = addTemp(m.p, "y", DType::I64, kM * kN);
-  m.product(x, w, y, DType::I64), m.output(y);
+  const BufferId x = m.input("x", kM * kK, DType::I16), w = m.input("w", kK * kN, DType::I16),
+                 y = addTemp(m.p, "y", DType::I16, kM * kN);
+  m.product(x, w, y, DType::I16), m.output(y);
   plan::Plan plan = m.plan();
   const Tilings tilings = chooseTilings(plan, TileTarget());
   EXPECT_FALSE(tilings[0].dot);
