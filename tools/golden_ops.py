@@ -32,6 +32,8 @@ class Case:
     exact: bool = True
     # Why torch itself cannot write the program after run_decompositions(); every other case is written in both forms.
     raw_only: str = ""
+    # The program runs on other machines alone: the function says what it gives, by other operators while it is not exported.
+    written_out: bool = False
 
 
 def make(spec):

@@ -64,7 +64,43 @@ def narrow_floats(a, b, x, y, bias):
     return mm(x[:1], y[:, :1], out_dtype=torch.float32), mm(x[:1], y[:, :1], bias=bias, out_dtype=torch.bfloat16), mm(x, y, out_dtype=torch.bfloat16)
 
 
+def scaled_as_said(a, b, x, y, bias):
+    """Scales of a tensor, and of rows and columns; here the call says which they are."""
+    S = torch.nn.functional.ScalingType
+    mm = lambda s, how, t, **k: torch.nn.functional.scaled_mm(a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn).t(), s, how, t, how, **k)
+    return mm(x[:1], S.TensorWise, y[:, :1], output_dtype=torch.float32), mm(x, S.RowWise, y, bias=bias, output_dtype=torch.bfloat16, contraction_dim=(1, 0))
+
+
+def in_tiles(scales):
+    """Scales [rows, columns] as tensor cores read them: tiles of 128 x 4, in which rows that are 32 apart are neighbours."""
+    rows, columns = scales.shape
+    padded = torch.nn.functional.pad(scales, (0, -columns % 4, 0, -rows % 128))
+    return padded.view(-1, 4, 32, padded.shape[1] // 4, 4).permute(0, 3, 2, 1, 4).flatten().to(torch.float8_e8m0fnu)
+
+
+def scaled_by_blocks(block, scaling_a, scaling_b, swizzle=None):
+    """No CPU of torch's computes these, so what they give is written out: operands times their scales, multiplied."""
+    S = torch.nn.functional.ScalingType
+    power = lambda scales: (scales * 4 - 4).round().exp2()
+
+    def run(a, b, p, q):
+        a, b = a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn)
+        if torch.compiler.is_exporting():
+            if swizzle is not None:
+                return torch.nn.functional.scaled_mm(a, b.t(), in_tiles(power(p)), getattr(S, scaling_a), in_tiles(power(q)), getattr(S, scaling_b), swizzle, swizzle, output_dtype=torch.float32)
+            # The right one's blocks of k come first, padded to a multiple of four.
+            q = q if scaling_b == "BlockWise1x128" else torch.nn.functional.pad(q, (0, -q.shape[1] % 4)).t()
+            return torch.nn.functional.scaled_mm(a, b.t(), p, getattr(S, scaling_a), q, getattr(S, scaling_b), output_dtype=torch.float32)
+        if swizzle is not None:
+            p, q = power(p), power(q)
+        spread = lambda s, x: s.repeat_interleave(x.shape[0] // s.shape[0], 0).repeat_interleave(block, 1)[:, :x.shape[1]]
+        return (a.float() * spread(p, a)) @ (b.float() * spread(q, b)).t()
+    return run
+
+
 def quantised():
+    from torch._C import _SwizzleType
+    tiles = _SwizzleType.SWIZZLE_32_4_4
     step = ("f32 5 >0", "i64 5 <4")
     weights = ("i8 6x16", "f32 6 >0")
     rows = {0: torch.export.Dim("rows", min=1, max=64)}
@@ -79,6 +115,10 @@ def quantised():
         c("dynamic_linear", dynamic_linear, "f32 4x16", "i8 6x16", "f32 6x2 >0"),
         c("int8_weights", torch.ops.aten._weight_int8pack_mm, "f32 4x32", "i8 32x32", "f32 32 >0"), c("int8_weights_bf16", torch.ops.aten._weight_int8pack_mm, "bf16 4x32", "i8 32x32", "bf16 32 >0"),
         c("narrow_floats", narrow_floats, "f32 16x32", "f32 32x32", "f32 16x1 >0", "f32 1x32 >0", "bf16 32"),
+        c("narrow_floats_said", scaled_as_said, "f32 16x32", "f32 32x32", "f32 16x1 >0", "f32 1x32 >0", "bf16 32"),
+        c("narrow_floats_tiles", scaled_by_blocks(32, "BlockWise1x32", "BlockWise1x32", tiles), "i8 3x160", "i8 144x160", "f32 3x5 >0", "f32 144x5 >0", written_out=True),
+        c("narrow_floats_rows", scaled_by_blocks(128, "BlockWise1x128", "BlockWise1x128"), "i8 3x256", "i8 16x256", "f32 3x2 >0", "f32 16x2 >0", written_out=True),
+        c("narrow_floats_blocks", scaled_by_blocks(128, "BlockWise1x128", "BlockWise128x128"), "i8 3x256", "i8 16x256", "f32 3x2 >0", "f32 1x2 >0", written_out=True),
     ]
 
 

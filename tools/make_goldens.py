@@ -154,7 +154,10 @@ def write_group(group, folder):
                 forms.append(case.name + ".core")
         for i, data in enumerate([inputs] + [tuple(more()) for more in case.more]):
             prefix = f"{case.name}{'' if i == 0 else f'.{i + 1}'}/"
-            named = expected(program, data)
+            if case.written_out:
+                named = {str(k): cases.to_tensor(v) for k, v in enumerate(cases.flatten(module(*data)))}
+            else:
+                named = expected(program, data)
             wide = None
             if case.exact:
                 try:

@@ -298,6 +298,7 @@ public:
 private:
   TileTarget tileTarget() {
     TileTarget target = neso::tileTarget(targets_.best().sheet, targets_.best().caps);
+    target.updatable = options_.updatable;
     if (settings_.f32Products) target.f32Products = *settings_.f32Products;
     if (settings_.library && targets_.best().caps.productLibrary) target.library = *settings_.library;
     if (!options_.chooseWay) return target;

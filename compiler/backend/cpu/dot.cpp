@@ -4,7 +4,8 @@
 // panel][K][panel], both in the type of the accumulator. A is reached through a table of row pointers, so its rows need
 // not be evenly spaced (a convolution's pixels are not) and a row that is masked off points to zeros. B in place is a
 // plain load along contiguous rows that are near each other (or used by few rows of A), with no lane masked off, which
-// is tested at run time for each block. The product of panel by row block keeps `rows × vectors` accumulators in
+// is tested at run time for each block. B that is computed (dequantised weights) is packed too, but for rows of A that are all in registers at
+// once: then no element of it is used twice, and it never lies in memory. The product of panel by row block keeps `rows × vectors` accumulators in
 // registers; the accumulator block itself lives in scratch, in place of the loop-carried tensor when there is one.
 #include <algorithm>
 
@@ -51,6 +52,7 @@ Emitter::Product Emitter::planProduct(mlir::Operation *op) {
   // tiles have it.
   if (!p.fewRows && p.lanes == 16 && p.K % 2 == 0 && caps_.bf16Pairs) p.pairType = bf16OperandType(op);
   p.units = p.pairType ? p.K / 2 : p.K;
+  p.computed = p.fewRows && p.lead == 0 && p.M == p.rows && computesAlongRows(op->getOperand(1));
   p.gathers = gathering_ && gathering_->dot == op;
   return p;
 }
@@ -134,6 +136,24 @@ llvm::SmallVector<Value *, 4> Emitter::rightColumns(const Product &p, Value *row
   return columns;
 }
 
+bool Emitter::computesAlongRows(mlir::Value v) {
+  mlir::Operation *def = v.getDefiningOp();
+  return def && uses_->isVirtual(def) && codeOf(def) != OpCode::Load && !buffers_.count(v) &&
+         unitDim(shapeOf(v.getType()), {v}) == 1;
+}
+
+llvm::SmallVector<Value *, 4> Emitter::computedColumns(const Product &p, const Lanes &j, const Lanes &k) {
+  mlir::Value right = p.op->getOperand(1);
+  llvm::SmallVector<Value *, 4> columns;
+  for (int64_t v = 0; v < p.vectors; ++v) {
+    Lanes column = intOp(IntOp::Add, intOp(IntOp::Mul, j, uniformInt(p.panel())), uniformInt(v * p.lanes));
+    if (p.lanes > 1) column.kind = Lanes::Kind::Offsets, column.offsets = pool_.run(p.lanes, 1);
+    column.align = static_cast<uint8_t>(llvm::Log2_64(static_cast<uint64_t>(p.lanes)));
+    columns.push_back(vec(operandElement(eval(right, {k, column}), elementOf(right.getType()), p.computeType)));
+  }
+  return columns;
+}
+
 /// What the next block of k will read of B is fetched into the second cache while this one is computed: packed weights
 /// come from memory once, and the hardware looks ahead too little to hide that. Each turn of the k loop asks for its
 /// share of the cache lines.
@@ -158,16 +178,17 @@ void Emitter::prefetchNext(const Product &p, const Panels &right, Value *panel, 
 
 /// One turn's product of `rows` rows (block i, addresses in `line`) with panel j of B, added to the registers.
 void Emitter::multiplyBlock(const Product &p, const Registers &registers, Value *line, const Panels &right,
-                            Value *zeroRow, Value *i, Value *j) {
+                            Value *zeroRow, Value *i, const Lanes &j) {
   llvm::Type *i64 = b.getInt64Ty(), *compute = typeOf(p.computeType);
   auto number = [&](int64_t n) { return b.getInt64(static_cast<uint64_t>(n)); };
-  Value *panel = bytesAfter(right.pointer, b.CreateMul(j, right.panelStride));
+  Value *panel =
+      p.computed ? nullptr : bytesAfter(right.pointer, b.CreateMul(b.CreateZExt(j.base, i64), right.panelStride));
   llvm::SmallVector<Value *, 8> rows;
   for (int64_t r = 0; r < p.rows; ++r) {
     Value *slot = bytesAfter(line, b.CreateAdd(b.CreateMul(i, number(p.rows * 8)), number(r * 8)));
     rows.push_back(b.CreateAlignedLoad(b.getPtrTy(), slot, llvm::Align(8)));
   }
-  int64_t unroll = std::min<int64_t>(p.units, p.rows >= 8 ? 4 : 8);
+  int64_t unroll = std::min<int64_t>(p.units, p.rows >= 8 && !p.computed ? 4 : 8);
   while (p.units % unroll) unroll /= 2;
   Value *end = b.getInt32(static_cast<uint32_t>(p.units));
   if (zeroRow) {
@@ -177,10 +198,16 @@ void Emitter::multiplyBlock(const Product &p, const Registers &registers, Value 
   }
   forLoop(b.getInt32(0), end, unroll, [&](Value *kv) {
     Value *k = b.CreateZExt(kv, i64);
-    prefetchNext(p, right, panel, i, k, unroll);
-    Value *bRow = bytesAfter(panel, b.CreateMul(k, right.stride)), *kBytes = b.CreateMul(k, number(p.size));
+    Lanes row = fromValue(kv, currentLevel());
+    row.align = static_cast<uint8_t>(llvm::countr_zero(static_cast<uint64_t>(unroll)));
+    Value *bRow = nullptr, *kBytes = b.CreateMul(k, number(p.size));
+    if (!p.computed) {
+      prefetchNext(p, right, panel, i, k, unroll);
+      bRow = bytesAfter(panel, b.CreateMul(k, right.stride));
+    }
     for (int64_t u = 0; u < unroll; ++u) {
-      const llvm::SmallVector<Value *, 4> columns = rightColumns(p, bRow);
+      const llvm::SmallVector<Value *, 4> columns =
+          p.computed ? computedColumns(p, j, intOp(IntOp::Add, row, uniformInt(u))) : rightColumns(p, bRow);
       for (int64_t r = 0; r < p.rows; ++r) {
         Value *at = bytesAfter(bytesAfter(rows[r], kBytes), number(u * p.size));
         const llvm::Align align(p.pairType ? 2 : static_cast<uint64_t>(p.size));
@@ -189,7 +216,7 @@ void Emitter::multiplyBlock(const Product &p, const Registers &registers, Value 
         if (p.pairType) x = b.CreateBitCast(x, columns[0]->getType());
         for (int64_t v = 0; v < p.vectors; ++v) addProduct(p, registers[r * p.vectors + v], x, columns[v]);
       }
-      if (u + 1 < unroll) bRow = bytesAfter(bRow, right.stride);
+      if (bRow && u + 1 < unroll) bRow = bytesAfter(bRow, right.stride);
     }
   });
 }
@@ -224,9 +251,11 @@ void Emitter::emitBlockProduct(const Product &p, const Lanes *batch) {
   Value *zeroRow = leftRows(p.op->getOperand(0), p.pairType ? p.pairType : p.computeType, batch, table, packedRows);
   if (!p.op->hasAttr("tt.masked_rows_unused")) zeroRow = nullptr;
   // B is packed unless so few rows use it that copying it costs as much as using it.
-  const Panels right = p.pairType ? Panels{tilePanels(p.op, p.pairType, batch), number(64),
-                                           number(p.vectors * p.units * 64), false}
-                                  : rightPanels(p.op, p.storedType, batch, p.panel(), p.fewRows);
+  Panels right = {};
+  if (p.pairType)
+    right = {tilePanels(p.op, p.pairType, batch), number(64), number(p.vectors * p.units * 64), false};
+  else if (!p.computed)
+    right = rightPanels(p.op, p.storedType, batch, p.panel(), p.fewRows);
   Value *count = b.getInt32(1);
   if (p.gathers) {
     Value *words = bytesAfter(table.ptr, number(p.M * 8));
@@ -241,7 +270,8 @@ void Emitter::emitBlockProduct(const Product &p, const Lanes *batch) {
   const llvm::Align align(static_cast<uint64_t>(p.size));
   Registers registers;
   for (int64_t i = 0; i < p.rows * p.vectors; ++i) registers.push_back(entryAlloca(vector, "c"));
-  forLoop(0, p.N / p.panel(), 1, [&](Value *jv) {
+  auto panelAt = [&](Value *jv) {
+    const Lanes panel = fromValue(jv, currentLevel());
     Value *j = b.CreateZExt(jv, i64);
     forLoop(0, p.M / p.rows, 1, [&](Value *iv) {
       Value *i = b.CreateZExt(iv, i64);
@@ -256,20 +286,26 @@ void Emitter::emitBlockProduct(const Product &p, const Lanes *batch) {
                                : b.CreateAlignedLoad(vector, accumulator(r, v), align),
                         registers[r * p.vectors + v]);
       if (!p.gathers)
-        multiplyBlock(p, registers, table.ptr, right, zeroRow, i, j);
+        multiplyBlock(p, registers, table.ptr, right, zeroRow, i, panel);
       else
         forLoop(b.getInt32(0), count, 1, [&](Value *turn) {
           Value *line = bytesAfter(gathering_->table->ptr, b.CreateMul(b.CreateZExt(turn, i64), number(lineBytes)));
           Value *words = bytesAfter(line, number(p.M * 8));
           const Panels gathered = {b.CreateLoad(b.getPtrTy(), words), b.CreateLoad(i64, bytesAfter(words, number(8))),
                                    b.CreateLoad(i64, bytesAfter(words, number(16))), right.inMemory};
-          multiplyBlock(p, registers, line, gathered, zeroRow, i, j);
+          multiplyBlock(p, registers, line, gathered, zeroRow, i, panel);
         });
       for (int64_t r = 0; r < p.rows; ++r)
         for (int64_t v = 0; v < p.vectors; ++v)
           b.CreateAlignedStore(b.CreateLoad(vector, registers[r * p.vectors + v]), accumulator(r, v), align);
     });
-  });
+  };
+  auto panels = [&] { forLoop(0, p.N / p.panel(), 1, panelAt); };
+  if (p.computed) {
+    width_ = p.lanes;
+    sink(panels);
+  } else
+    panels();
   if (p.gathers) leaveGathered();
   freeAfter(nullptr);
   freeAfter_.erase(nullptr);

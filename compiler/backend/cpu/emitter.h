@@ -377,6 +377,7 @@ private:
     mlir::Type storedType;    // in which B is packed or read in place
     mlir::Type pairType;      // null: single elements are multiplied
     bool fewRows, gathers;
+    bool computed;            // so few rows use B's elements that each is computed where it is multiplied
     Buffer *acc = nullptr;
     bool ownAcc = false, zero = false; // zero: sums start at zero
     int64_t panel() const { return lanes * vectors; }
@@ -404,9 +405,13 @@ private:
     bool inMemory; // read where it lies, as a rule
   };
   llvm::SmallVector<llvm::Value *, 4> rightColumns(const Product &p, llvm::Value *row);
+  /// The same of a B that lies nowhere: columns of panel j in row k, as the expression gives them.
+  llvm::SmallVector<llvm::Value *, 4> computedColumns(const Product &p, const Lanes &j, const Lanes &k);
+  /// Whether v is an expression that is best evaluated along its rows.
+  bool computesAlongRows(mlir::Value v);
   void prefetchNext(const Product &p, const Panels &right, llvm::Value *panel, llvm::Value *i, llvm::Value *k, int64_t unroll);
   void multiplyBlock(const Product &p, const Registers &registers, llvm::Value *line, const Panels &right, llvm::Value *zeroRow,
-                     llvm::Value *i, llvm::Value *j);
+                     llvm::Value *i, const Lanes &j);
   Panels rightPanels(mlir::Operation *op, mlir::Type storedType, const Lanes *batch, int64_t panel, bool preferInPlace);
   /// if (condition) yes() else no(), at the function's own level.
   void branch(llvm::Value *condition, llvm::function_ref<void()> yes, llvm::function_ref<void()> no);

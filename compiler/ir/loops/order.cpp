@@ -32,16 +32,16 @@ std::vector<Run> runsOf(const std::vector<int64_t> &offsets) {
   return runs;
 }
 
-template <typename T> void copyPiece(const ElementOrder::Piece &piece, const uint8_t *from, uint8_t *to) {
-  const T *source = reinterpret_cast<const T *>(from) + piece.from;
-  T *target = reinterpret_cast<T *>(to) + piece.to;
+/// f(to, from, count, step of to, step of from) for each run of elements along the piece's last dimension.
+template <typename F> void forEachRun(const ElementOrder::Piece &piece, F &&f) {
+  int64_t source = piece.from, target = piece.to;
   const size_t rank = piece.sizes.size();
   if (std::find(piece.sizes.begin(), piece.sizes.end(), 0) != piece.sizes.end()) return;
   const int64_t inner = rank ? piece.sizes.back() : 1, toStep = rank ? piece.toStrides.back() : 0,
                 fromStep = rank ? piece.fromStrides.back() : 0;
   std::vector<int64_t> at(rank, 0);
   for (;;) {
-    for (int64_t i = 0; i < inner; ++i) target[i * toStep] = source[i * fromStep];
+    f(target, source, inner, toStep, fromStep);
     size_t d = rank ? rank - 1 : 0;
     for (; d-- > 0;) {
       source += piece.fromStrides[d], target += piece.toStrides[d];
@@ -51,6 +51,22 @@ template <typename T> void copyPiece(const ElementOrder::Piece &piece, const uin
     }
     if (d == static_cast<size_t>(-1)) return;
   }
+}
+
+template <typename T> void copyPiece(const ElementOrder::Piece &piece, const uint8_t *from, uint8_t *to) {
+  forEachRun(piece, [&](int64_t target, int64_t source, int64_t count, int64_t toStep, int64_t fromStep) {
+    const T *s = reinterpret_cast<const T *>(from) + source;
+    T *t = reinterpret_cast<T *>(to) + target;
+    for (int64_t i = 0; i < count; ++i) t[i * toStep] = s[i * fromStep];
+  });
+}
+
+/// `to` is of zeros.
+void copyFourBits(const ElementOrder::Piece &piece, const uint8_t *from, uint8_t *to) {
+  forEachRun(piece, [&](int64_t t, int64_t s, int64_t count, int64_t toStep, int64_t fromStep) {
+    for (int64_t i = 0; i < count; ++i, t += toStep, s += fromStep)
+      to[t / 2] = static_cast<uint8_t>(to[t / 2] | (from[s / 2] >> (s % 2 * 4) & 15) << (t % 2 * 4));
+  });
 }
 
 struct Wide {
@@ -75,15 +91,15 @@ Axis plainAxis(const std::vector<int64_t> &offsets, int64_t stride) {
   return axis;
 }
 
-Axis blockedAxis(const std::vector<int64_t> &offsets, int64_t block, int64_t blockStride) {
+Axis blockedAxis(const std::vector<int64_t> &offsets, int64_t block, int64_t blockStride, int64_t stride) {
   Axis axis;
   for (const Run &r : runsOf(offsets)) {
     auto add = [&](int64_t done, int64_t blocks, int64_t width) {
       const int64_t p = r.position + done;
       if (blocks && width)
-        axis.push_back({p / block * blockStride + p % block,
+        axis.push_back({p / block * blockStride + p % block * stride,
                         r.first + done * r.step,
-                        {{blocks, blockStride, block * r.step}, {width, 1, r.step}}});
+                        {{blocks, blockStride, block * r.step}, {width, stride, r.step}}});
     };
     // Up to the next block, whole blocks, the rest.
     const int64_t head = std::min(r.count, (block - r.position % block) % block), whole = (r.count - head) / block;
@@ -130,6 +146,19 @@ void reorder(Constant &c, const ElementOrder &order, DType dtype) {
     for (const Constant::ModelTensor &t : c.tensors) c.foldedFrom.push_back(t.fqn);
     c.tensors.clear(), c.orders.clear();
   }
+  c.data = bytes->data(), c.bytes = static_cast<int64_t>(bytes->size()), c.fileOffset = -1, c.owner = bytes;
+}
+
+void reorderFourBits(Constant &c, const ElementOrder &order) {
+  const bool stays = order.elements == c.bytes * 2 &&
+                     std::all_of(order.pieces.begin(), order.pieces.end(), [](const ElementOrder::Piece &p) {
+                       return p.to == p.from && p.toStrides == p.fromStrides;
+                     });
+  if (stays) return;
+  auto bytes = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>((order.elements + 1) / 2), uint8_t{0});
+  for (const ElementOrder::Piece &piece : order.pieces) copyFourBits(piece, c.data, bytes->data());
+  for (const Constant::ModelTensor &t : c.tensors) c.foldedFrom.push_back(t.fqn);
+  c.tensors.clear(), c.orders.clear();
   c.data = bytes->data(), c.bytes = static_cast<int64_t>(bytes->size()), c.fileOffset = -1, c.owner = bytes;
 }
 

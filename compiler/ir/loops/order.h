@@ -26,13 +26,16 @@ using Axis = std::vector<AxisPart>;
 
 /// Position p, which lies at `offsets[p]`, goes to p * stride.
 Axis plainAxis(const std::vector<int64_t> &offsets, int64_t stride);
-/// Position p goes to p / block * blockStride + p % block.
-Axis blockedAxis(const std::vector<int64_t> &offsets, int64_t block, int64_t blockStride);
+/// Position p goes to p / block * blockStride + p % block * stride.
+Axis blockedAxis(const std::vector<int64_t> &offsets, int64_t block, int64_t blockStride, int64_t stride = 1);
 /// base: offset in the source that all have in common. elements: of the result.
 ElementOrder elementOrder(const std::vector<Axis> &axes, int64_t base, int64_t elements);
 
 /// Puts the constant's bytes into that order. dtype: of the elements that the order counts; where it is not the constant's own, or where
 /// there are too many pieces to keep, the model's tensors move to foldedFrom.
 void reorder(Constant &c, const ElementOrder &order, DType dtype);
+
+/// The same for numbers of four bits, two to a byte, the first in the low bits. Where anything moves, the model's tensors move to foldedFrom.
+void reorderFourBits(Constant &c, const ElementOrder &order);
 
 } // namespace neso::loops

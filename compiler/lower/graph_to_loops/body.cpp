@@ -177,6 +177,9 @@ Val BodyBuilder::bitcast(Val v, DType t) {
 
 Val BodyBuilder::round(Val v, DType t) {
   if (!isReducedFloat(t)) return v;
+  // Integers of 8 bits are exact in 16.
+  if (const Op &o = body_.ops[v.idx]; o.kind == OpKind::Cast && (t == DType::BF16 || t == DType::F16))
+    if (const DType from = body_.ops[o.a].dtype; !isFloat(from) && itemSize(from) == 1) return v;
   return cast(cast(v, t), v.dtype);
 }
 

@@ -12,18 +12,20 @@ namespace neso::lower {
 
 /// Folded tensors are stored in the package; what is larger is cheaper to compute when the model runs. So is what takes more room than its
 /// operands, but for little ones and for what is looked up (a bias of relative positions): weights that are stored narrow (quantised, of 8 bits)
-/// stay so, and are widened where they are used.
+/// stay so, and are widened where they are used. Of integers, what takes at most half the room of its operands is
+/// computed up to another size: numbers of four bits that a model stores in 32.
 static constexpr int64_t kMaxFoldedElements = 1 << 16;
+static constexpr int64_t kMaxNarrowedElements = 1 << 26;
 static constexpr int64_t kMaxGrownBytes = 1 << 12;
 
 namespace {
 
-/// Elements of x, where that is known and small enough to be stored.
+/// Elements of x, where that is known and small enough to be computed.
 std::optional<int64_t> elementsToFold(const Tensor &x) {
   int64_t count = 1;
   for (Expr s : x.sizes()) {
     std::optional<int64_t> n = s.asConst();
-    if (!n || *n <= 0 || count > kMaxFoldedElements / *n) return std::nullopt;
+    if (!n || *n <= 0 || count > kMaxNarrowedElements / *n) return std::nullopt;
     count *= *n;
   }
   return count;
@@ -54,6 +56,7 @@ public:
   std::optional<std::vector<uint8_t>> run(int64_t elements) {
     const int64_t bytes = elements * itemSize(x_.dtype());
     if (!foldable_ || (bytes > kMaxGrownBytes && bytes > operandBytes() && !looksUp_)) return std::nullopt;
+    if (elements > kMaxFoldedElements && (!isInteger(x_.dtype()) || bytes > operandBytes() / 2)) return std::nullopt;
     addResult(elements);
     Result<std::vector<loops::HostValue>> result = loops::Interpreter(mini_).run({});
     if (!result || result->size() != 1) return std::nullopt;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ir/shape/usual.h"
 #include "lower/graph_to_loops/linalg.h"
 #include "lower/graph_to_loops/op_call.h"
 
@@ -13,6 +14,28 @@ DType accumulateType(DType t) {
   if (isFloat(t)) return DType::F32;
   if (t == DType::Bool) return DType::I32;
   return t;
+}
+
+/// Rows of a product for which its right operand is worth computing once and storing, where it is computed from less memory than it would take.
+static constexpr int64_t kManyRows = 64;
+/// Scalar operators of an element that is computed anew for each block of rows, at most: of dequantised weights, less their zero point, scaled,
+/// and rounded to 16 bits by each step.
+static constexpr int kFewOps = 16;
+
+/// Whether x is made of narrower numbers in few steps, as dequantised weights are: then reading those is cheaper than reading x.
+static bool isWidened(const Tensor &x) {
+  if (x.isComplex() || x.realized()) return false;
+  const Cost cost = x.cost();
+  const std::optional<int64_t> elements = x.numel().asConst();
+  if (cost.heavy || cost.ops > kFewOps || !elements) return false;
+  int64_t bytes = 0;
+  for (BufferId id : x.loads()) {
+    const loops::Buffer &buffer = x.ctx().program.buffer(id);
+    const std::optional<int64_t> count = buffer.elements.asConst();
+    if (!count) return false;
+    bytes += *count * itemSize(buffer.dtype);
+  }
+  return bytes > 0 && bytes < *elements * itemSize(x.dtype());
 }
 
 Tensor matmul2(const Tensor &a0, const Tensor &b0, DType out, const EpilogueFn &epilogue) {
@@ -28,9 +51,10 @@ Tensor matmul2(const Tensor &a0, const Tensor &b0, DType out, const EpilogueFn &
   a = cast(a, t);
   b = cast(b, t);
   size_t rank = a.sizes().size(), batch = rank - 2;
-  // Operands are read many times over: anything but a plain load is computed once, before.
+  // Operands are read many times over: anything but a plain load is computed once, before; but few rows read weights once.
   if (!a.asStrided()) a.realize();
-  if (!b.asStrided()) b.realize();
+  const bool computed = batch == 0 && usualSize(a.sizes()[0], ctx.facts) <= kManyRows && isWidened(b);
+  if (!computed && !b.asStrided()) b.realize();
   ContractionSpec spec;
   for (size_t d = 0; d < batch; ++d) spec.ranges.push_back(a.sizes()[d]);
   spec.ranges.push_back(a.sizes()[rank - 2]);

@@ -46,11 +46,12 @@ std::optional<Expr> groupOf(OpCall &o, Expr n, Expr k, std::initializer_list<std
   return std::nullopt;
 }
 
-/// (q - 8) * scale + zero, of scales and zeros that lie side by side in [K / group, N, 2].
+/// (q - 8) * scale + zero as q * scale + (zero - 8 * scale), of which the second part is the same for a whole group; of scales and zeros that lie side by side in [K / group, N, 2].
 Weight scaledAndMoved(const Tensor &parameters, Expr group) {
   return [=](BodyBuilder &b, Val q, Expr n, Expr k) {
     auto at = [&](int which) { return b.cast(parameters.at(b, {floorDiv(k, group), n, Expr(which)}), DType::F32); };
-    return (b.cast(q, DType::F32) - 8.0) * at(0) + at(1);
+    const Val scale = at(0);
+    return b.cast(q, DType::F32) * scale + (at(1) - scale * 8.0);
   };
 }
 

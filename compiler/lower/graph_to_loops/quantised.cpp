@@ -180,29 +180,123 @@ Tensors int8Product(OpCall &o) {
   return {o.ctx.contract(spec)};
 }
 
-/// Operands of 8-bit floats with a scale each, or one a row and a column. Every such float is exact in 16 bits.
-Tensors scaledProduct(OpCall &o) {
-  const Tensor x = source(o.t("self")), y = source(o.t("mat2")), bias = o.opt("bias");
-  const Tensor rows = flatten(source(o.t("scale_a"))), columns = flatten(source(o.t("scale_b")));
-  const Expr m = x.sizes()[0], n = y.sizes()[1];
-  if (o.opt("scale_result").valid()) return o.fail("a scale of the result is not supported");
-  auto fits = [&](const Tensor &scale, Expr length) {
-    return scale.dtype() == DType::F32 && (scale.numel().isConst(1) || o.ctx.equal(scale.numel(), length));
+// ---- products of 8-bit floats with scales
+
+/// How an operand [outer, K] is scaled, as torch numbers it (c10::ScalingType).
+enum class Scaling : int64_t { Tensor, Row, Block1x16, Block1x32, Block1x128, Block128x128 };
+
+/// The scales of an operand: `each` is what row i is scaled by as a whole, or `block` what its element k is; the other is empty.
+struct Scales {
+  std::function<Val(BodyBuilder &, Expr i)> each;
+  std::function<Val(BodyBuilder &, Expr i, Expr k)> block;
+};
+
+/// Scales of blocks of 32, in tiles of 128 rows and 4 columns that follow each other; in a tile, rows that are 32 apart are neighbours
+/// ("SWIZZLE_32_4_4").
+Expr placeInTiles(Expr row, Expr column, Expr columns) {
+  constexpr int64_t kRows = 128, kColumns = 4, kApart = 32;
+  const Expr tile = floorDiv(row, kRows) * ceilDiv(columns, kColumns) + floorDiv(column, kColumns);
+  return tile * (kRows * kColumns) + mod(row, kApart) * (kRows / kApart * kColumns) +
+         mod(floorDiv(row, kApart), kRows / kApart) * kColumns + mod(column, kColumns);
+}
+
+/// The scales `x` of an operand with `outer` rows (columns, of the right one) of length k; nothing where they do not fit it.
+std::optional<Scales> scalesOf(OpCall &o, const Tensor &x, Scaling scaling, Expr outer, Expr k) {
+  auto has = [&](DType t, std::initializer_list<Expr> sizes) {
+    bool fits = x.dtype() == t && x.rank() == static_cast<int64_t>(sizes.size());
+    for (size_t d = 0; fits && d < sizes.size(); ++d) fits = o.ctx.equal(x.sizes()[d], sizes.begin()[d]);
+    return fits;
   };
-  if (!fits(rows, m) || !fits(columns, n)) return o.fail("its scales are neither one a tensor nor one a row and column");
-  auto scaleAt = [](BodyBuilder &b, const Tensor &scale, Expr i) {
-    return scale.at(b, {scale.numel().isConst(1) ? Expr(0) : i});
-  };
+  constexpr int64_t kBlock = 128, kSmall = 32;
+  const Tensor flat = flatten(x);
+  auto read = [](BodyBuilder &b, const Tensor &t, Index at) { return b.cast(t.at(b, at), DType::F32); };
+  switch (scaling) {
+  case Scaling::Tensor:
+    if (x.dtype() != DType::F32 || !x.numel().isConst(1)) break;
+    return Scales{[=](BodyBuilder &b, Expr) { return read(b, flat, {Expr(0)}); }, {}};
+  case Scaling::Row:
+    if (x.dtype() != DType::F32 || !o.ctx.equal(x.numel(), outer)) break;
+    return Scales{[=](BodyBuilder &b, Expr i) { return read(b, flat, {i}); }, {}};
+  case Scaling::Block1x32: {
+    const Expr columns = ceilDiv(k, kSmall);
+    if (x.dtype() != DType::F8E8M0FNU ||
+        !o.ctx.equal(x.numel(), ceilDiv(outer, kBlock) * kBlock * ceilDiv(columns, 4) * 4))
+      break;
+    return Scales{{}, [=](BodyBuilder &b, Expr i, Expr at) {
+                    return read(b, flat, {placeInTiles(i, floorDiv(at, kSmall), columns)});
+                  }};
+  }
+  case Scaling::Block1x128:
+    if (!has(DType::F32, {outer, ceilDiv(k, kBlock)})) break;
+    return Scales{{}, [=](BodyBuilder &b, Expr i, Expr at) { return read(b, x, {i, floorDiv(at, kBlock)}); }};
+  case Scaling::Block128x128:
+    // Blocks of k come first, and there are as many as make a multiple of four.
+    if (!has(DType::F32, {ceilDiv(ceilDiv(k, kBlock), 4) * 4, ceilDiv(outer, kBlock)})) break;
+    return Scales{{}, [=](BodyBuilder &b, Expr i, Expr at) {
+                    return read(b, x, {floorDiv(at, kBlock), floorDiv(i, kBlock)});
+                  }};
+  default: break;
+  }
+  return std::nullopt;
+}
+
+/// x [M, K] times y [K, N], of 8-bit floats. Every such float is exact in 16 bits; one that is scaled before it is multiplied is not.
+Tensors scaledProduct(OpCall &o, const Tensor &x, const Tensor &y, const std::optional<Scales> &rows,
+                      const std::optional<Scales> &columns, const Tensor &bias) {
+  if (!rows || !columns)
+    return o.fail("its scales are not as many as its operands have blocks, or not in the order in which torch's "
+                  "kernels read them");
+  if (!isFloat(x.dtype()) || !isFloat(y.dtype()) || itemSize(x.dtype()) != 1 || itemSize(y.dtype()) != 1)
+    return o.fail("its operands are not floats of 8 bits");
   ContractionSpec spec;
-  spec.ranges = {m, n}, spec.reduceRanges = {x.sizes()[1]};
-  spec.operandType = DType::F16, spec.accType = DType::F32, spec.outType = o.out().dtype;
-  spec.lhs = [=](BodyBuilder &b, const Index &i, const Index &r) { return x.at(b, {i[0], r[0]}); };
-  spec.rhs = [=](BodyBuilder &b, const Index &i, const Index &r) { return y.at(b, {r[0], i[1]}); };
-  spec.epilogue = [=](BodyBuilder &b, const Index &i, Val sum) {
-    Val v = sum * scaleAt(b, rows, i[0]) * scaleAt(b, columns, i[1]);
+  spec.ranges = {x.sizes()[0], y.sizes()[1]}, spec.reduceRanges = {x.sizes()[1]};
+  spec.operandType = rows->block || columns->block ? DType::F32 : DType::F16, spec.accType = DType::F32,
+  spec.outType = o.out().dtype;
+  spec.lhs = [=, scale = rows->block](BodyBuilder &b, const Index &i, const Index &r) {
+    const Val v = x.at(b, {i[0], r[0]});
+    return scale ? v * scale(b, i[0], r[0]) : v;
+  };
+  spec.rhs = [=, scale = columns->block](BodyBuilder &b, const Index &i, const Index &r) {
+    const Val v = y.at(b, {r[0], i[1]});
+    return scale ? v * scale(b, i[1], r[0]) : v;
+  };
+  spec.epilogue = [=, row = rows->each, column = columns->each](BodyBuilder &b, const Index &i, Val sum) {
+    Val v = sum;
+    if (row) v = v * row(b, i[0]);
+    if (column) v = v * column(b, i[1]);
     return bias.valid() ? v + b.cast(bias.at(b, {i[1]}), v.dtype) : v;
   };
   return {o.ctx.contract(spec)};
+}
+
+Tensors scaledProductByShapes(OpCall &o) {
+  const Tensor x = source(o.t("self")), y = source(o.t("mat2")), a = source(o.t("scale_a")), b = source(o.t("scale_b"));
+  const Expr m = x.sizes()[0], k = x.sizes()[1], n = y.sizes()[1];
+  if (o.opt("scale_result").valid()) return o.fail("a scale of the result is not supported");
+  // Which scaling it is, torch's kernels read off the scales too.
+  auto scaling = [](const Tensor &s) {
+    return s.dtype() == DType::F8E8M0FNU ? Scaling::Block1x32 : s.numel().isConst(1) ? Scaling::Tensor : Scaling::Row;
+  };
+  return scaledProduct(o, x, y, scalesOf(o, a, scaling(a), m, k), scalesOf(o, b, scaling(b), n, k), o.opt("bias"));
+}
+
+/// The same where the call says how its operands are scaled.
+Tensors scaledProductByRecipe(OpCall &o) {
+  constexpr int64_t kInTiles = 1;
+  const Tensor x = source(o.t("self")), y = source(o.t("mat2"));
+  const Expr m = x.sizes()[0], k = x.sizes()[1], n = y.sizes()[1];
+  if (const Dims dims = o.ints("contraction_dim"); !dims.empty() && dims != Dims{1, 0} && dims != Dims{-1, -2})
+    return o.fail("it sums over other dimensions than the last and the first");
+  auto scales = [&](const std::string &side, Expr outer) -> std::optional<Scales> {
+    const Tensors given = o.list("scale_" + side);
+    const Dims recipe = o.ints("recipe_" + side), swizzle = o.ints("swizzle_" + side);
+    if (given.size() != 1 || recipe.size() != 1) return std::nullopt;
+    const bool tiles = swizzle.size() == 1 && swizzle[0] == kInTiles;
+    const Scaling scaling = static_cast<Scaling>(recipe[0]);
+    if (tiles != (scaling == Scaling::Block1x32)) return std::nullopt;
+    return scalesOf(o, source(given[0]), scaling, outer, k);
+  };
+  return scaledProduct(o, x, y, scales("a", m), scales("b", n), o.opt("bias"));
 }
 
 } // namespace
@@ -228,7 +322,8 @@ void addQuantised(OpTable &t) {
         fakeQuantiseTensor);
   t.add("fake_quantize_per_channel_affine.default fake_quantize_per_channel_affine_cachemask.default", fakeQuantiseChannels);
   t.add("_weight_int8pack_mm.default", int8Product);
-  t.add("_scaled_mm.default", scaledProduct);
+  t.add("_scaled_mm.default", scaledProductByShapes);
+  t.add("_scaled_mm_v2.default", scaledProductByRecipe);
 }
 
 } // namespace neso::lower

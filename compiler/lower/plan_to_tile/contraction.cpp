@@ -57,6 +57,8 @@ Substitution flatSpace(const plan::Kernel &kernel, const DotTiling &c, const Fac
   flatten(kK, c.kInner, kernel.rRanges, Symbol::inner);
   for (size_t d : c.batch) s.facts.setIndex(Symbol::outer(d), kernel.xRanges[d]);
   for (size_t d : c.kOuter) s.facts.setIndex(Symbol::inner(d), kernel.rRanges[d]);
+  s.facts.setIndex(kBlockOfN, ceilDiv(c.nSize, Expr(c.bn)));
+  s.facts.setRange(kLaneOfN, {0, c.bn - 1});
   return s;
 }
 

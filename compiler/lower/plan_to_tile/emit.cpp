@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "ir/loops/numeric.h"
 #include "ir/tile/build.h"
 #include "ir/tile/tile.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -16,14 +17,15 @@ namespace tb = tile;
 Type computeTypeOf(MLIRContext *ctx, DType t) {
   if (t == DType::Bool) return IntegerType::get(ctx, 1);
   if (isInteger(t)) return IntegerType::get(ctx, static_cast<unsigned>(itemSize(t)) * 8);
-  // A type of scales alone knows no sign and no zero.
-  if (isFloat(t) && floatFormat(t).zeros) switch (t) {
+  // A type of scales alone knows no sign and no zero: its bits stand for it.
+  if (t == DType::F8E8M0FNU) return IntegerType::get(ctx, 8);
+  if (isFloat(t)) switch (t) {
 #define NESO_FLOAT(name, mlir, ...)                                                                                                                   \
   case DType::name: return mlir##Type::get(ctx);
 #include "abi/dtypes.def"
     default: break;
     }
-  NESO_UNREACHABLE("a complex or scale type in a loop body");
+  NESO_UNREACHABLE("a complex type in a loop body");
 }
 
 Type storageTypeOf(MLIRContext *ctx, DType t) {
@@ -50,6 +52,7 @@ Val Emitter::intConst(int64_t v) { return {arith::ConstantOp::create(k.b, k.loc,
 
 Val Emitter::constant(DType t, double f, int64_t i) {
   Type type = computeTypeOf(k.b.getContext(), t);
+  if (t == DType::F8E8M0FNU) i = loops::encodeFloat(t, static_cast<float>(f));
   if (auto floatType = dyn_cast<FloatType>(type)) {
     llvm::APFloat value(f);
     bool loses = false;

@@ -22,8 +22,31 @@ Type like(Value v, Type element) {
 
 } // namespace
 
+/// A power of two from its bits: f32's exponent, which is not a normal one for the least; the greatest says NaN.
+static Val scaleToFloat(Emitter &e, Val x) {
+  auto c = [&](int64_t v) { return e.constant(DType::U32, 0, v); };
+  const Val bits = e.cast(x, DType::U8, DType::U32);
+  const Val normal = e.select(e.compare("eq", bits, c(0xff)), c(0x7fc00000), e.binary("arith.shli", bits, c(23)));
+  const Val all = e.select(e.compare("eq", bits, c(0)), c(0x400000), normal);
+  return {tb::bitcast(e.k.b, e.k.loc, all.v, like(all.v, e.k.b.getF32Type())), all.vary};
+}
+
+/// The nearest power of two, as ATen rounds: halves up, but not from the least exponent. The sign goes.
+static Val floatToScale(Emitter &e, Val x) {
+  auto c = [&](int64_t v) { return e.constant(DType::U32, 0, v); };
+  const Val bits = {tb::bitcast(e.k.b, e.k.loc, x.v, like(x.v, e.k.b.getI32Type())), x.vary};
+  const Val exponent = e.binary("arith.andi", e.binary("arith.shrui", bits, c(23)), c(0xff));
+  auto has = [&](int64_t mask) { return e.compare("ne", e.binary("arith.andi", bits, c(mask)), c(0)); };
+  const Val up =
+      e.binary("arith.andi", has(0x400000), e.binary("arith.ori", has(0x3fffff), e.compare("ne", exponent, c(0))));
+  const Val rounded = e.select(up, e.binary("arith.addi", exponent, c(1)), exponent);
+  return e.cast(e.select(e.compare("eq", exponent, c(0xff)), exponent, rounded), DType::U32, DType::U8);
+}
+
 Val Emitter::cast(Val x, DType from, DType to) {
   if (from == to) return x;
+  if (from == DType::F8E8M0FNU) return cast(scaleToFloat(*this, x), DType::F32, to);
+  if (to == DType::F8E8M0FNU) return floatToScale(*this, cast(x, from, DType::F32));
   Type target = like(x.v, computeTypeOf(k.b.getContext(), to));
   OpBuilder &b = k.b;
   auto made = [&](Value v) { return Val{v, x.vary}; };

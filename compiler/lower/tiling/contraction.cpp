@@ -51,6 +51,30 @@ bool hasLongEpilogue(const plan::Kernel &kernel) {
   });
 }
 
+/// The shortest group of neighbours along r that share what `value` reads, as quantised weights share a scale; 0: nothing is shared so.
+int64_t groupAlong(const loops::Body &body, loops::ValueIdx value, Symbol r) {
+  // Numbers that share a word do not count.
+  constexpr int64_t kLeast = 16;
+  int64_t group = 0;
+  auto find = [&](Expr e, auto &&self) -> void {
+    if (!uses(e, r)) return;
+    const std::vector<Expr> &operands = e.operands();
+    if (e.kind() == ExprKind::FloorDiv && operands[0] == Expr(r) && operands[1].isConst() &&
+        operands[1].constValue() >= kLeast)
+      group = group ? std::min(group, operands[1].constValue()) : operands[1].constValue();
+    for (Expr operand : operands) self(operand, self);
+  };
+  for (loops::ValueIdx i : loops::reachable(body, value))
+    if (const Op &op = body.ops[static_cast<size_t>(i)]; op.kind == OpKind::Load) find(op.index, find);
+  return group;
+}
+
+/// Steps along k for an operand that is computed: within one, all columns have the same scales.
+int64_t stepWithin(int64_t bk, int64_t group) {
+  while (bk > 1 && group % bk) bk /= 2;
+  return bk;
+}
+
 /// Both operands as stored reduced floats when each is only widened for the product: the dot widens by itself.
 void dropWidening(loops::ContractionSpec &node) {
   auto narrow = [&](loops::ValueIdx i) -> const Op * {
@@ -62,6 +86,34 @@ void dropWidening(loops::ContractionSpec &node) {
   if (!a || !b || a->dtype != b->dtype || (a->dtype != DType::BF16 && a->dtype != DType::F16)) return;
   node.lhs = node.body.ops[static_cast<size_t>(node.lhs)].a;
   node.rhs = node.body.ops[static_cast<size_t>(node.rhs)].a;
+}
+
+/// Rows that use each element of the right operand once: it is computed where it is multiplied (backend/cpu/dot.cpp).
+constexpr int64_t kFewRows = 8;
+
+/// Few rows of 16 bits times numbers of 8 bits that are exact in 16 (powers of two alone are not in f16) are multiplied as floats: nothing is rounded either way, and the numbers are not
+/// narrowed for each row to widen them again.
+void dropNarrowing(loops::ContractionSpec &node) {
+  auto at = [&](loops::ValueIdx i) -> const Op & { return node.body.ops[static_cast<size_t>(i)]; };
+  const DType t = at(node.rhs).dtype;
+  if ((t != DType::BF16 && t != DType::F16) || at(node.lhs).dtype != t || at(node.rhs).kind != OpKind::Cast) return;
+  const loops::ValueIdx wide = at(node.rhs).a;
+  if (at(wide).kind != OpKind::Cast || at(wide).dtype != DType::F32 || itemSize(at(at(wide).a).dtype) != 1 ||
+      at(at(wide).a).dtype == DType::F8E8M0FNU)
+    return;
+  node.rhs = wide;
+  node.lhs = append(node.body, OpKind::Cast, DType::F32, node.lhs);
+}
+
+/// A scaled and shifted number is computed by one instruction and rounded once: of dequantised weights each costs as much as the product itself.
+void fuseScaleAndShift(loops::ContractionSpec &node) {
+  auto at = [&](loops::ValueIdx i) -> Op & { return node.body.ops[static_cast<size_t>(i)]; };
+  Op &sum = at(node.rhs);
+  if (sum.kind != OpKind::Add || sum.dtype != DType::F32) return;
+  if (at(sum.a).kind != OpKind::Mul) std::swap(sum.a, sum.b);
+  const Op &scaled = at(sum.a);
+  if (scaled.kind != OpKind::Mul) return;
+  sum.kind = OpKind::Fma, sum.c = sum.b, sum.a = scaled.a, sum.b = scaled.b;
 }
 
 } // namespace
@@ -109,6 +161,9 @@ std::optional<DotTiling> chooseDotTiling(plan::Kernel &kernel, const Facts &fact
     applied(Rule::SwapOperands);
   }
   if (c.n.empty()) return std::nullopt;
+  fuseScaleAndShift(node);
+  if (!target.threadBlocks && productOf(kernel.xRanges, c.m).asConst().value_or(kFewRows + 1) <= kFewRows)
+    dropNarrowing(node);
   size_t lastR = kernel.rRanges.size() - 1;
   // A vector times a matrix whose rows run along k: as row sums it reads memory in order, without packing.
   if (c.m.empty() && unitStride(node.body, node.rhs, Symbol::inner(lastR)) &&
@@ -141,6 +196,9 @@ std::optional<DotTiling> chooseDotTiling(plan::Kernel &kernel, const Facts &fact
   c.bk = bestBlock(facts, c.kSize, {256, 128, 64, 32, 16}, 2);
   c.bm = bestBlock(facts, c.mSize, {64, 32, 16, 8, 4, 2, 1}, 2);
   c.bm = std::min(c.bm, target.dotM), c.bn = std::min(c.bn, target.dotN), c.bk = std::min(c.bk, target.dotK);
+  if (c.kInner.size() == 1 && !directLoad(node.body, node.rhs))
+    if (const int64_t group = groupAlong(node.body, node.rhs, Symbol::inner(c.kInner[0])))
+      c.bk = stepWithin(c.bk, group);
   return c;
 }
 

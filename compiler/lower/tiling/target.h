@@ -20,6 +20,8 @@ struct TileTarget {
   int64_t columnBlock = 64;
   int64_t dotM = 64, dotN = 64, dotK = 256;
   bool packWeights = true;
+  /// Every weight can be given another value later.
+  bool updatable = false;
   /// Of contractions and attention.
   tile::F32Products f32Products = tile::F32Products::Ieee;
   /// Capabilities::threadBlocks. Then blocks are chosen so that all processors have work, kernels get a number of warps,

@@ -116,7 +116,7 @@ private:
     applied(Rule::ProductOfTiles);
     std::optional<LibraryForm> form = libraryForm(plan_, kernel, *dot, target);
     if (target.packWeights)
-      packRightOperand(plan_, kernel, users_, *dot);
+      packRightOperand(plan_, kernel, users_, *dot, target.updatable);
     else if (!form) // a library reads the weight as it is
       orderRightOperand(plan_, kernel, users_, *dot);
     if (form) forms_.emplace_back(kernel.id, std::move(*form));

@@ -1,49 +1,67 @@
 #include "lower/tiling/weights.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/rules.h"
+#include "ir/loops/dependences.h"
 #include "ir/loops/order.h"
 
 namespace neso {
 
 using loops::Op;
 using loops::OpKind;
+using loops::ValueIdx;
 
 namespace {
 
-/// The right operand of a contraction where it is a constant with constant strides that nothing else reads: offsets of
-/// its elements, in elements, along each group of dimensions (row-major in the group's dimensions).
+/// A constant with constant strides that one load of a contraction reads, and nothing else: offsets of its elements along each group of
+/// dimensions (row-major in the group's dimensions).
 class ConstantOperand {
 public:
+  /// `place`: which element a turn reads, in whatever unit the caller counts.
   static std::optional<ConstantOperand> of(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users,
-                                           const DotTiling &c) {
-    ConstantOperand out(plan, kernel);
+                                           const DotTiling &c, loops::ValueIdx load, Expr place) {
+    ConstantOperand out(plan, kernel, load, place);
     return out.find(c, users) ? std::optional(std::move(out)) : std::nullopt;
+  }
+  /// The right operand itself, where it is a load.
+  static std::optional<ConstantOperand> right(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users,
+                                              const DotTiling &c) {
+    const auto &node = kernel.nodes[0].get<loops::ContractionSpec>();
+    return of(plan, kernel, users, c, node.rhs, node.body.ops[static_cast<size_t>(node.rhs)].index);
   }
 
   int64_t n = 0, k = 0; // extents
   std::vector<int64_t> batchAt, nAt, outerAt, kAt;
-  Op &load() const {
-    auto &node = kernel_.nodes[0].get<loops::ContractionSpec>();
-    return node.body.ops[static_cast<size_t>(node.rhs)];
-  }
+  Op &load() const { return kernel_.nodes[0].get<loops::ContractionSpec>().body.ops[static_cast<size_t>(load_)]; }
   const loops::Buffer &buffer() const { return plan_.program.buffer(load().buffer); }
+  Expr place() const { return place_; }
 
-  /// Puts the elements into the order of these axes, of `elements` elements in all; false where it cannot be done.
-  bool rewrite(int64_t elements, const std::vector<loops::Axis> &axes) const {
-    const DType dtype = buffer().dtype;
-    if (itemSize(dtype) != 4 && itemSize(dtype) != 2) return false;
+  /// Puts the elements into the order of these axes, of `elements` elements in all.
+  void rewrite(int64_t elements, const std::vector<loops::Axis> &axes) const {
     loops::Constant &constant = plan_.program.constants[static_cast<size_t>(buffer().index)];
-    loops::reorder(constant, loops::elementOrder(axes, base_, elements), dtype);
-    loops::BufferId id = buffer().id;
-    plan_.program.buffer(id).elements = elements;
-    plan_.placements[id.index()].bytes = constant.bytes;
-    return true;
+    loops::reorder(constant, loops::elementOrder(axes, base_, elements), buffer().dtype);
+    resized(elements, constant);
   }
+  /// The same of numbers of four bits, `count` in all.
+  void rewriteFourBits(int64_t count, const std::vector<loops::Axis> &axes) const {
+    loops::Constant &constant = plan_.program.constants[static_cast<size_t>(buffer().index)];
+    loops::reorderFourBits(constant, loops::elementOrder(axes, base_, count));
+    resized(count / (itemSize(buffer().dtype) * 2), constant);
+  }
+  /// Of a size that products read in blocks.
+  bool isWord() const { return itemSize(buffer().dtype) == 4 || itemSize(buffer().dtype) == 2; }
 
 private:
-  ConstantOperand(plan::Plan &plan, plan::Kernel &kernel) : plan_(plan), kernel_(kernel) {}
+  ConstantOperand(plan::Plan &plan, plan::Kernel &kernel, loops::ValueIdx load, Expr place)
+      : plan_(plan), kernel_(kernel), load_(load), place_(place) {}
+
+  void resized(int64_t elements, const loops::Constant &constant) const {
+    const loops::BufferId id = buffer().id;
+    plan_.program.buffer(id).elements = elements;
+    plan_.placements[id.index()].bytes = constant.bytes;
+  }
 
   bool find(const DotTiling &c, const plan::Users &users) {
     if (load().kind != OpKind::Load || load().a >= 0 || buffer().kind != loops::Buffer::Kind::Constant ||
@@ -51,12 +69,12 @@ private:
       return false;
     // Whoever else touches it, in whatever way, goes by the model's order of elements.
     if (users.of(buffer().id).size() != 1) return false;
-    for (Symbol s : symbolsOf(load().index))
+    for (Symbol s : symbolsOf(place_))
       if (s.kind() != Symbol::Kind::Outer && s.kind() != Symbol::Kind::Inner) return false;
     n = c.nSize.asConst().value_or(-1), k = c.kSize.asConst().value_or(-1);
     if (n <= 0 || k <= 0) return false;
     // The index of a stored weight is a sum of what each dimension adds. Anything else stays as it is.
-    Expr rest = load().index;
+    Expr rest = place_;
     if (!offsets(c.batch, kernel_.xRanges, Symbol::outer, true, rest, batchAt) ||
         !offsets(c.n, kernel_.xRanges, Symbol::outer, false, rest, nAt) ||
         !offsets(c.kOuter, kernel_.rRanges, Symbol::inner, false, rest, outerAt) ||
@@ -85,7 +103,7 @@ private:
                bool onlyUsed, Expr &rest, std::vector<int64_t> &out) const {
     out = {0};
     for (size_t d : dims) {
-      if (onlyUsed && !uses(load().index, symbolOf(d))) continue;
+      if (onlyUsed && !uses(place_, symbolOf(d))) continue;
       std::optional<int64_t> extent = ranges[d].asConst();
       if (!extent || *extent < 0) return false;
       std::optional<Expr> along = takeTerms(symbolOf(d), rest);
@@ -107,6 +125,8 @@ private:
 
   plan::Plan &plan_;
   plan::Kernel &kernel_;
+  loops::ValueIdx load_;
+  Expr place_;
   int64_t base_ = 0;
 };
 
@@ -119,23 +139,174 @@ std::pair<Expr, Expr> outerPosition(const plan::Kernel &kernel, const DotTiling 
   return {batch, ko};
 }
 
+/// Blocks of columns, [batch][n blocks][outer k][rows][bn]: how many there are, and where a block is among them.
+struct Blocks {
+  int64_t batches, blocks, outer, rows, bn;
+  int64_t each() const { return outer * rows * bn; }
+  int64_t all() const { return batches * blocks * each(); }
+  /// Row `row` of the block that a program reads, counted from the first block's first row. `place`: what of the kernel's dimensions the operand has.
+  Expr rowAt(const plan::Kernel &kernel, const DotTiling &c, Expr place, Expr row) const {
+    auto [batch, ko] = outerPosition(kernel, c, place);
+    return ((batch * blocks + kBlockOfN) * outer + ko) * rows + row;
+  }
+};
+
+Blocks blocksOf(const ConstantOperand &operand, const DotTiling &c, int64_t rows) {
+  return {static_cast<int64_t>(operand.batchAt.size()), (operand.n + c.bn - 1) / c.bn,
+          static_cast<int64_t>(operand.outerAt.size()), rows, c.bn};
+}
+
+/// In how long steps along k the offsets change: the longest that divides `k`, each with one offset.
+int64_t stepOf(const std::vector<int64_t> &offsets, int64_t k) {
+  int64_t step = k;
+  auto even = [&] {
+    if (k % step) return false;
+    for (size_t i = 0; i < offsets.size(); ++i)
+      if (offsets[i] != offsets[i / static_cast<size_t>(step) * static_cast<size_t>(step)]) return false;
+    return true;
+  };
+  while (step > 1 && !even()) --step;
+  return step;
+}
+
+bool isRun(const std::vector<int64_t> &offsets) {
+  for (size_t i = 0; i < offsets.size(); ++i)
+    if (offsets[i] != offsets[0] + static_cast<int64_t>(i)) return false;
+  return true;
+}
+
+/// What a computed operand loads: weights of 8 bits, scales of groups.
+void packLoad(const ConstantOperand &operand, const plan::Kernel &kernel, const DotTiling &c) {
+  const int64_t kPadded = (operand.k + c.bk - 1) / c.bk * c.bk, step = stepOf(operand.kAt, kPadded);
+  // One number for all columns is read as it is, and so is one row of them.
+  const bool oneRow = step == kPadded && operand.outerAt.size() == 1;
+  if (operand.nAt.front() == operand.nAt.back() || (oneRow && isRun(operand.nAt))) return;
+  std::vector<int64_t> rows;
+  for (size_t i = 0; i < operand.kAt.size(); i += static_cast<size_t>(step)) rows.push_back(operand.kAt[i]);
+  const Blocks blocks = blocksOf(operand, c, kPadded / step);
+  const Expr row = blocks.rowAt(kernel, c, operand.place(), floorDiv(kK, Expr(step)));
+  operand.rewrite(blocks.all(), {loops::plainAxis(operand.batchAt, blocks.blocks * blocks.each()),
+                                 loops::blockedAxis(operand.nAt, c.bn, blocks.each()),
+                                 loops::plainAxis(operand.outerAt, blocks.rows * c.bn), loops::plainAxis(rows, c.bn)});
+  operand.load().index = row * c.bn + kLaneOfN;
+  applied(Rule::PackWeight);
+}
+
+/// Numbers of four bits that a computed operand takes out of words: (load >> shift) & 15, where the shift is a multiple of four that dimensions
+/// of the kernel say.
+struct FourBits {
+  ValueIdx load, shift;
+};
+
+std::optional<FourBits> fourBitsOf(const loops::Body &body, const Op &op) {
+  auto at = [&](ValueIdx i) -> const Op & { return body.ops[static_cast<size_t>(i)]; };
+  if (op.kind != OpKind::And || at(op.b).kind != OpKind::Constant || at(op.b).immInt != 15 ||
+      at(op.a).kind != OpKind::Shr)
+    return std::nullopt;
+  // Load and shift get another index: nobody else may go by theirs.
+  const auto readOnce = [&](ValueIdx i) {
+    return std::count_if(body.ops.begin(), body.ops.end(),
+                         [i](const Op &o) { return o.a == i || o.b == i || o.c == i; }) == 1;
+  };
+  FourBits out{at(op.a).a, at(op.a).b};
+  bool alone = readOnce(op.a) && readOnce(out.shift);
+  for (; at(out.load).kind == OpKind::Cast; out.load = at(out.load).a) alone = alone && readOnce(out.load);
+  if (!alone || !readOnce(out.load) || at(out.load).kind != OpKind::Load || at(out.shift).kind != OpKind::Index)
+    return std::nullopt;
+  return out;
+}
+
+/// Bytes: a row of a block is bn / 2 of them, with column i in the low bits of byte i and column i + bn / 2 in the high ones, so that neighbours
+/// among the columns come out of neighbouring bytes by one shift.
+void packBytes(const ConstantOperand &operand, const plan::Kernel &kernel, const DotTiling &c, Op &shift) {
+  const int64_t half = c.bn / 2;
+  const Blocks blocks = blocksOf(operand, c, (operand.k + c.bk - 1) / c.bk * c.bk);
+  std::vector<int64_t> paired;
+  for (int64_t i = 0; i < operand.n; ++i) {
+    const int64_t inside = i % c.bn;
+    paired.push_back(operand.nAt[static_cast<size_t>(i - inside + inside % 2 * half + inside / 2)]);
+  }
+  const Expr row = blocks.rowAt(kernel, c, operand.place(), kK);
+  operand.rewriteFourBits(blocks.all(),
+                          {loops::plainAxis(operand.batchAt, blocks.blocks * blocks.each()),
+                           loops::blockedAxis(paired, c.bn, blocks.each()),
+                           loops::plainAxis(operand.outerAt, blocks.rows * c.bn), loops::plainAxis(operand.kAt, c.bn)});
+  operand.load().index = row * half + mod(kLaneOfN, Expr(half));
+  shift.index = floorDiv(kLaneOfN, Expr(half)) * 4;
+}
+
+/// Words of 32 bits: a row of a block is bn of them, each with eight neighbours along k of one column.
+void packWords(const ConstantOperand &operand, const plan::Kernel &kernel, const DotTiling &c, Op &shift) {
+  constexpr int64_t kInWord = 8;
+  const Blocks blocks = blocksOf(operand, c, (operand.k + c.bk - 1) / c.bk * c.bk / kInWord);
+  const Expr row = blocks.rowAt(kernel, c, operand.place(), floorDiv(kK, Expr(kInWord)));
+  operand.rewriteFourBits(blocks.all() * kInWord,
+                          {loops::plainAxis(operand.batchAt, blocks.blocks * blocks.each() * kInWord),
+                           loops::blockedAxis(operand.nAt, c.bn, blocks.each() * kInWord, kInWord),
+                           loops::plainAxis(operand.outerAt, blocks.rows * c.bn * kInWord),
+                           loops::blockedAxis(operand.kAt, kInWord, c.bn * kInWord)});
+  operand.load().index = row * c.bn + kLaneOfN;
+  shift.index = mod(kK, Expr(kInWord)) * 4;
+}
+
+void packFourBits(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, const DotTiling &c,
+                  const FourBits &f) {
+  auto &body = kernel.nodes[0].get<loops::ContractionSpec>().body;
+  const Op &load = body.ops[static_cast<size_t>(f.load)];
+  Op &shift = body.ops[static_cast<size_t>(f.shift)];
+  const DType dtype = plan.program.buffer(load.buffer).dtype;
+  Facts facts = plan.program.facts;
+  for (size_t d = 0; d < kernel.xRanges.size(); ++d) facts.setIndex(Symbol::outer(d), kernel.xRanges[d]);
+  for (size_t d = 0; d < kernel.rRanges.size(); ++d) facts.setIndex(Symbol::inner(d), kernel.rRanges[d]);
+  const Interval by = facts.rangeOf(shift.index);
+  if ((dtype != DType::U8 && dtype != DType::I32) || !facts.provablyDivisible(shift.index, 4) || by.lo < 0 ||
+      by.hi >= itemSize(dtype) * 8)
+    return;
+  const Expr place = facts.simplify(load.index * (itemSize(dtype) * 2) + floorDiv(shift.index, 4));
+  const std::optional<ConstantOperand> operand = ConstantOperand::of(plan, kernel, users, c, f.load, place);
+  if (!operand || operand->n % c.bn || c.bn % 2 || c.bk % 8) return;
+  dtype == DType::U8 ? packBytes(*operand, kernel, c, shift) : packWords(*operand, kernel, c, shift);
+  applied(Rule::PackWeight);
+}
+
+/// What an operand that is computed loads is put into the order in which columns are computed, each load for itself.
+void packComputed(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, const DotTiling &c,
+                  bool onlyRepeatable) {
+  auto &node = kernel.nodes[0].get<loops::ContractionSpec>();
+  const std::set<ValueIdx> ofLeft = loops::reachable(node.body, node.lhs);
+  std::set<ValueIdx> done;
+  const std::set<ValueIdx> ofRight = loops::reachable(node.body, node.rhs);
+  for (ValueIdx i : ofRight) {
+    const std::optional<FourBits> f = fourBitsOf(node.body, node.body.ops[static_cast<size_t>(i)]);
+    if (!f || ofLeft.count(f->load) || ofLeft.count(f->shift)) continue;
+    done.insert(f->load);
+    if (!onlyRepeatable) packFourBits(plan, kernel, users, c, *f);
+  }
+  for (ValueIdx i : ofRight) {
+    const Op &op = node.body.ops[static_cast<size_t>(i)];
+    if (op.kind != OpKind::Load || ofLeft.count(i) || done.count(i)) continue;
+    if (const std::optional<ConstantOperand> operand = ConstantOperand::of(plan, kernel, users, c, i, op.index))
+      packLoad(*operand, kernel, c);
+  }
+}
+
 } // namespace
 
-void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, DotTiling &c) {
-  std::optional<ConstantOperand> operand = ConstantOperand::of(plan, kernel, users, c);
-  if (!operand) return;
-  int64_t blocks = (operand->n + c.bn - 1) / c.bn, kPadded = (operand->k + c.bk - 1) / c.bk * c.bk;
-  int64_t batches = static_cast<int64_t>(operand->batchAt.size()),
-          outer = static_cast<int64_t>(operand->outerAt.size());
-  const int64_t blockElements = outer * kPadded * c.bn;
-  bool done = operand->rewrite(batches * blocks * blockElements,
-                               {loops::plainAxis(operand->batchAt, blocks * blockElements),
-                                loops::blockedAxis(operand->nAt, c.bn, blockElements),
-                                loops::plainAxis(operand->outerAt, kPadded * c.bn), loops::plainAxis(operand->kAt, c.bn)});
-  if (!done) return;
+void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, DotTiling &c,
+                      bool onlyRepeatable) {
+  const auto &node = kernel.nodes[0].get<loops::ContractionSpec>();
+  if (node.body.ops[static_cast<size_t>(node.rhs)].kind != OpKind::Load)
+    return packComputed(plan, kernel, users, c, onlyRepeatable);
+  const std::optional<ConstantOperand> operand = ConstantOperand::right(plan, kernel, users, c);
+  if (!operand || !operand->isWord()) return;
+  const Blocks blocks = blocksOf(*operand, c, (operand->k + c.bk - 1) / c.bk * c.bk);
   // The load in terms of the flat symbols of emitContraction.
-  auto [batch, ko] = outerPosition(kernel, c, operand->load().index);
-  operand->load().index = (((batch * blocks + kBlockOfN) * outer + ko) * kPadded + kK) * c.bn + kLaneOfN;
+  const Expr row = blocks.rowAt(kernel, c, operand->place(), kK);
+  operand->rewrite(blocks.all(),
+                   {loops::plainAxis(operand->batchAt, blocks.blocks * blocks.each()),
+                    loops::blockedAxis(operand->nAt, c.bn, blocks.each()),
+                    loops::plainAxis(operand->outerAt, blocks.rows * c.bn), loops::plainAxis(operand->kAt, c.bn)});
+  operand->load().index = row * c.bn + kLaneOfN;
   c.packed = true;
   applied(Rule::PackWeight);
 }
@@ -145,16 +316,14 @@ void orderRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users
   if (unitStride(node.body, node.rhs, Symbol::inner(c.kInner.back())) ||
       unitStride(node.body, node.rhs, Symbol::outer(c.n.back())))
     return;
-  std::optional<ConstantOperand> operand = ConstantOperand::of(plan, kernel, users, c);
-  if (!operand) return;
+  const std::optional<ConstantOperand> operand = ConstantOperand::right(plan, kernel, users, c);
+  if (!operand || !operand->isWord()) return;
   int64_t batches = static_cast<int64_t>(operand->batchAt.size()),
           outer = static_cast<int64_t>(operand->outerAt.size());
   const int64_t column = outer * operand->k;
-  bool done = operand->rewrite(batches * operand->n * column,
-                               {loops::plainAxis(operand->batchAt, operand->n * column),
-                                loops::plainAxis(operand->nAt, column), loops::plainAxis(operand->outerAt, operand->k),
-                                loops::plainAxis(operand->kAt, 1)});
-  if (!done) return;
+  operand->rewrite(batches * operand->n * column,
+                   {loops::plainAxis(operand->batchAt, operand->n * column), loops::plainAxis(operand->nAt, column),
+                    loops::plainAxis(operand->outerAt, operand->k), loops::plainAxis(operand->kAt, 1)});
   auto [batch, ko] = outerPosition(kernel, c, operand->load().index);
   operand->load().index = ((batch * operand->n + kN) * outer + ko) * operand->k + kK;
   applied(Rule::OrderWeight);

@@ -5,9 +5,10 @@
 
 namespace neso {
 
-/// Puts the right operand's constant into block order if it is a constant that nothing else touches; sets packed.
-/// `users` are those of the plan before anything of it was changed.
-void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, DotTiling &c);
+/// Puts the right operand's constant into block order if it is a constant that nothing else touches; sets packed. Of an operand that is computed
+/// (dequantised weights) the same is done with each constant that it loads, numbers of four bits among them; it is masked as any other then.
+/// `users` are those of the plan before anything of it was changed. `onlyRepeatable`: only what Constant::orders can say.
+void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, DotTiling &c, bool onlyRepeatable);
 
 /// Puts the right operand's constant into the order [batch, n, outer k, k], in which rows run along k, if it is a
 /// constant that nothing else touches and that lies contiguous neither along k nor along n: weights of convolutions.

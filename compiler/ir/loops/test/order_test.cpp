@@ -62,3 +62,18 @@ TEST(Order, ElementsOfAnotherTypeCannotBePutInOrderAgain) {
   EXPECT_TRUE(c.orders.empty() && c.tensors.empty());
   EXPECT_EQ(c.foldedFrom, std::vector<std::string>{"w"});
 }
+
+TEST(Order, NumbersOfFourBits) {
+  const std::vector<uint8_t> bytes = {0x10, 0x32, 0x54, 0x76};
+  Constant c;
+  c.dtype = DType::U8, c.data = bytes.data(), c.bytes = 4, c.tensors.push_back({"w", {4}, {1}, 0});
+  // What stays where it is needs no other bytes.
+  reorderFourBits(c, elementOrder({plainAxis({0, 1, 2, 3, 4, 5, 6, 7}, 1)}, 0, 8));
+  EXPECT_EQ(c.data, bytes.data());
+  EXPECT_EQ(c.tensors.size(), 1u);
+  // The odd ones, then zeros.
+  reorderFourBits(c, elementOrder({plainAxis({1, 3, 5, 7}, 1)}, 0, 10));
+  EXPECT_EQ((std::vector<uint8_t>{c.data, c.data + c.bytes}), (std::vector<uint8_t>{0x31, 0x75, 0, 0, 0}));
+  EXPECT_TRUE(c.tensors.empty());
+  EXPECT_EQ(c.foldedFrom, std::vector<std::string>{"w"});
+}

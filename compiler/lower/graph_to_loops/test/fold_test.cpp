@@ -48,6 +48,16 @@ TEST_F(Fold, WeightsOfFourBitsStayNarrow) {
   }
 }
 
+// Numbers that need four bits of the 32 in which a model stores them; floats are left to the model's own types.
+TEST_F(Fold, LargeIntegersAreNarrowed) {
+  constexpr int64_t kRows = 512, kColumns = 256;
+  auto low = [&](DType t) { return map(constant(t, {kRows, kColumns}), [](Val v) { return bin(OpKind::And, v, 15.0); }); };
+  EXPECT_TRUE(folds(cast(low(DType::I32), DType::U8)));
+  EXPECT_TRUE(folds(cast(low(DType::I32), DType::I16)));
+  EXPECT_FALSE(folds(low(DType::I32)));
+  EXPECT_FALSE(folds(cast(constant(DType::F32, {kRows, kColumns}), DType::BF16)));
+}
+
 // Nothing grows: a scale goes into the weights that it belongs to.
 TEST_F(Fold, WhatTakesNoMoreRoomIsComputed) {
   EXPECT_TRUE(folds(mul(constant(DType::F32, {64, 64}), constant(DType::F32, {64, 1}))));

@@ -1,5 +1,7 @@
 // What is decided of kernels: which constants get another order, and that nobody else reads them then; what becomes of
 // contractions and reductions that tile programs do not have; whose programs run in turn.
+#include <functional>
+
 #include <gtest/gtest.h>
 
 #include "ir/loops/build.h"
@@ -28,14 +30,15 @@ struct Maker {
     p.inputs.push_back(in);
     return b;
   }
-  /// Element e is e.
-  BufferId constant(const char *name, int64_t elements) {
-    const BufferId b = addTemp(p, name, DType::F32, elements);
+  /// Element e is e, as far as the type has it.
+  template <typename T = float> BufferId constant(const char *name, int64_t elements, DType t = DType::F32) {
+    const BufferId b = addTemp(p, name, t, elements);
     p.buffer(b).kind = Buffer::Kind::Constant, p.buffer(b).index = static_cast<int64_t>(p.constants.size());
-    auto values = std::make_shared<std::vector<float>>(static_cast<size_t>(elements));
-    for (size_t e = 0; e < values->size(); ++e) (*values)[e] = static_cast<float>(e);
+    auto values = std::make_shared<std::vector<T>>(static_cast<size_t>(elements));
+    for (size_t e = 0; e < values->size(); ++e) (*values)[e] = static_cast<T>(e);
     Constant c;
-    c.fqn = name, c.bytes = elements * 4, c.data = reinterpret_cast<const uint8_t *>(values->data()), c.owner = values;
+    c.fqn = name, c.dtype = t, c.bytes = elements * static_cast<int64_t>(sizeof(T)), c.data = reinterpret_cast<const uint8_t *>(values->data()), c.owner = values;
+    c.tensors.push_back({name, {elements}, {1}, 0});
     p.constants.push_back(c);
     return b;
   }
@@ -109,6 +112,86 @@ TEST(Tiling, AWeightThatIsReadElsewhereStays) {
     EXPECT_EQ(constantOf(plan, w).data, before);
     EXPECT_TRUE(constantOf(plan, w).orders.empty());
     EXPECT_EQ(plan.program.buffer(w).elements, Expr(kK * kN));
+  }
+}
+
+/// y = x [M, K] * w, of dequantised weights.
+plan::Plan planOfComputed(Maker &m, int64_t k, int64_t n, const std::function<ValueIdx(Body &)> &weight) {
+  const BufferId x = m.input("x", kM * k), y = addTemp(m.p, "y", DType::F32, kM * n);
+  ContractionSpec c;
+  c.lhs = appendLoad(c.body, x, DType::F32, i(0) * k + r(0)), c.rhs = weight(c.body);
+  c.accType = DType::F32, c.stores = {{y, i(0) * n + i(1), 0}};
+  m.node({kM, n}, {k}, std::move(c)), m.output(y);
+  return m.plan();
+}
+
+TEST(Tiling, WeightsOf8BitsAndTheirScalesLieInBlocks) {
+  constexpr int64_t kGroup = 32, kRows = 128, kGroups = kRows / kGroup;
+  Maker m;
+  const BufferId w = m.constant<uint8_t>("w", kRows * kN, DType::U8), scales = m.constant("scales", kN * kGroups);
+  plan::Plan plan = planOfComputed(m, kRows, kN, [&](Body &b) {
+    const ValueIdx q = append(b, OpKind::Cast, DType::F32, appendLoad(b, w, DType::U8, i(1) * kRows + r(0)));
+    return append(b, OpKind::Mul, DType::F32, q, appendLoad(b, scales, DType::F32, i(1) * kGroups + floorDiv(r(0), kGroup)));
+  });
+  const Tilings tilings = chooseTilings(plan, TileTarget());
+  ASSERT_TRUE(tilings[0].dot);
+  const int64_t bn = tilings[0].dot->bn, blocks = (kN + bn - 1) / bn;
+  // A step along k stays within a group.
+  EXPECT_EQ(kGroup % tilings[0].dot->bk, 0);
+  const Constant &q = constantOf(plan, w), &s = constantOf(plan, scales);
+  ASSERT_EQ(q.bytes, blocks * bn * kRows);
+  ASSERT_EQ(s.bytes, blocks * bn * kGroups * 4);
+  EXPECT_EQ(q.orders.size() + s.orders.size(), 2u);
+  for (int64_t n = 0; n < kN; ++n)
+    for (int64_t k = 0; k < kRows; ++k) {
+      ASSERT_EQ(q.data[(n / bn * kRows + k) * bn + n % bn], static_cast<uint8_t>(n * kRows + k)) << "k " << k << " n " << n;
+      ASSERT_EQ(reinterpret_cast<const float *>(s.data)[(n / bn * kGroups + k / kGroup) * bn + n % bn], static_cast<float>(n * kGroups + k / kGroup));
+    }
+}
+
+/// (w[place] >> shift) & 15, in bytes or words.
+ValueIdx fourBits(Body &b, BufferId w, DType t, Expr place, Expr shift) {
+  ValueIdx word = appendLoad(b, w, t, place);
+  if (t != DType::I32) word = append(b, OpKind::Cast, DType::I32, word);
+  const ValueIdx by = appendIndex(b, shift);
+  b.ops.back().dtype = DType::I32;
+  const ValueIdx shifted = append(b, OpKind::Shr, DType::I32, word, by);
+  Op mask{};
+  mask.kind = OpKind::Constant, mask.dtype = DType::I32, mask.immInt = 15;
+  b.ops.push_back(mask);
+  return append(b, OpKind::Cast, DType::F32, append(b, OpKind::And, DType::I32, shifted, static_cast<ValueIdx>(b.ops.size()) - 1));
+}
+
+TEST(Tiling, NumbersOfFourBitsLieInBlocks) {
+  constexpr int64_t kRows = 64, kColumns = 128;
+  // Two neighbours along k in a byte, or eight in a word.
+  for (DType t : {DType::U8, DType::I32}) {
+    const int64_t each = t == DType::U8 ? 2 : 8;
+    for (bool updatable : {false, true}) {
+      Maker m;
+      const BufferId w = t == DType::U8 ? m.constant<uint8_t>("w", kRows * kColumns / each, t) : m.constant<int32_t>("w", kRows * kColumns / each, t);
+      plan::Plan plan = planOfComputed(m, kRows, kColumns, [&](Body &b) {
+        return fourBits(b, w, t, i(1) * (kRows / each) + floorDiv(r(0), each), mod(r(0), each) * 4);
+      });
+      auto number = [](const uint8_t *p, int64_t place) { return p[place / 2] >> place % 2 * 4 & 15; };
+      const std::vector<uint8_t> before(constantOf(plan, w).data, constantOf(plan, w).data + constantOf(plan, w).bytes);
+      TileTarget target;
+      target.updatable = updatable;
+      const Tilings tilings = chooseTilings(plan, target);
+      ASSERT_TRUE(tilings[0].dot);
+      const int64_t bn = tilings[0].dot->bn;
+      const Constant &c = constantOf(plan, w);
+      ASSERT_EQ(c.bytes, static_cast<int64_t>(before.size()));
+      // Weights that can be given later are left as they are.
+      EXPECT_EQ(c.tensors.size(), updatable ? 1u : 0u);
+      for (int64_t n = 0; n < kColumns; ++n)
+        for (int64_t k = 0; k < kRows; ++k) {
+          const int64_t inside = n % bn, pair = inside % (bn / 2) * 2 + inside / (bn / 2);
+          const int64_t inBytes = (n / bn * kRows + k) * bn + pair, inWords = ((n / bn * (kRows / 8) + k / 8) * bn + inside) * 8 + k % 8;
+          const int64_t place = updatable ? n * kRows + k : t == DType::U8 ? inBytes : inWords;
+          ASSERT_EQ(number(c.data, place), number(before.data(), n * kRows + k)) << "k " << k << " n " << n;
+        }
+    }
   }
 }
 
