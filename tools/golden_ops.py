@@ -196,6 +196,43 @@ def normalisation():
     ]
 
 
+def mixed(x, w):
+    """A convolution's result, whose channels lie side by side; of numbers far from zero, whose deviations are small beside them."""
+    return F.conv2d(x, w) + 30
+
+
+def moments():
+    """Statistics of many elements and few results: of groups of neighbouring channels, of channels, of everything."""
+    some = lambda y: y[..., ::7, ::5]  # noqa: E731
+    return [
+        c("groups", lambda x, w, b: some(F.group_norm(mixed(x, w), 4, b, b)), "f32 2x2x24x24", "f32 16x2x1x1", "f32 16"),
+        c("groups_of_few_rows", lambda x, w: some(F.group_norm(mixed(x, w), 2)), "f32 1x2x13x7", "f32 12x2x1x1"),
+        c("groups_bf16", lambda x, w: some(F.group_norm(F.conv2d(x, w), 4)), "bf16 1x2x24x24", "bf16 32x2x1x1"),
+        c("groups_joined", lambda x, w, v: some(F.silu(F.group_norm(torch.cat([mixed(x, w), F.conv2d(x, v)], 1), 4))), "f32 1x2x24x24", "f32 8x2x1x1", "f32 16x2x1x1"),
+        c("groups_native", lambda x, w: torch.native_group_norm(mixed(x, w), None, None, 1, 16, 576, 4, 1e-5)[1:], "f32 1x2x24x24", "f32 16x2x1x1"),
+        c("groups_dynamic", lambda x, w: some(F.group_norm(mixed(x, w), 4)), "f32 2x2x12x12", "f32 16x2x1x1", more=[["f32 1x2x25x9", "f32 16x2x1x1"]],
+          dynamic=({0: B, 2: Dim("h", min=8, max=64), 3: Dim("w", min=8, max=64)}, None)),
+        c("channels", lambda x, w: some(F.batch_norm(F.conv2d(x, w) + 3, None, None, training=True)), "f32 2x2x24x24", "f32 8x2x1x1"),
+        c("all", lambda x, y: torch.var_mean(x[:, None] * y + 20), "f32 160", "f32 140"), c("rows", lambda x, y: torch.var_mean(x[:, None, None] * y[:, None] + y, (1, 2)), "f32 3", "f32 140"),
+        c("sums", lambda x, w: (mixed(x, w).reshape(2, 4, 4, -1).sum((2, 3)), mixed(x, w).reshape(2, 4, 4, -1).amax((2, 3))), "f32 2x2x24x24", "f32 16x2x1x1"),
+    ]
+
+
+def overlaps():
+    """Windows that overlap, of enough channels and places that one program computes several of them; of images that are products of two small ones."""
+    some = lambda y: y[:, ::3, ::5, ::3]  # noqa: E731
+    image, columns = "f32 1x32x16x1", "f32 1x1x1x40"
+    return [
+        c("depthwise", lambda x, y, w, b: some(F.conv2d(x * y, w, b, padding=3, groups=32)), image, columns, "f32 32x1x7x7", "f32 32"),
+        c("depthwise_bf16", lambda x, y, w, b: some(F.silu(F.conv2d(x * y, w, b, padding=1, groups=32)) + x * y), "bf16 1x32x16x1", "bf16 1x1x1x40", "bf16 32x1x3x3", "bf16 32"),
+        c("depthwise_strided", lambda x, y, w: some(F.conv2d(x * y, w, stride=(1, 2), padding=(2, 1), groups=32)), image, "f32 1x1x1x80", "f32 32x1x5x3"),
+        c("depthwise_dilated", lambda x, y, w: some(F.conv2d(x * y, w, padding=(0, 2), dilation=(1, 2), groups=32)), image, columns, "f32 32x1x1x3"),
+        c("depthwise_1d", lambda x, y, w: F.conv1d(x * y, w, padding=2, groups=96)[:, ::5, ::9], "f32 1x96x1", "f32 1x1x256", "f32 96x1x5"),
+        c("max_pool", lambda x, y, w: some(F.max_pool2d(F.conv2d(x * y, w), 3, 1, 1)), image, columns, "f32 32x32x1x1"),
+        c("avg_pool", lambda x, y, w: some(F.avg_pool2d(F.conv2d(x * y, w), (2, 3), (1, 2), (1, 1))), image, "f32 1x1x1x80", "f32 32x32x1x1"),
+    ]
+
+
 def losses():
     return [
         c("cross_entropy", F.cross_entropy, "f32 7x5", "i64 7 <5"), c("cross_entropy_ignore", lambda x, t: F.cross_entropy(x, t, ignore_index=2), "f32 9x5", "i64 9 <5"),
@@ -459,7 +496,7 @@ def narrow():
 
 
 def groups():
-    result = {f.__name__: f() for f in (unary, activations, binary, dtypes, reductions, normalisation, losses, views, joins, indexing,
+    result = {f.__name__: f() for f in (unary, activations, binary, dtypes, reductions, normalisation, moments, overlaps, losses, views, joins, indexing,
                                         ordering, long_rows, matmuls, convolutions, creation, statistics, factorisations, fused, lists, constants, narrow)}
     for name, group in result.items():
         names = [case.name for case in group]

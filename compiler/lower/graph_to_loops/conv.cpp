@@ -182,7 +182,9 @@ Tensor Convolution::depthwise() const {
     sizes[1] = outSizes[1];
     s = add(s, cast(reshape(bias, sizes), acc));
   }
-  return cast(s, out);
+  if (out == acc) return s;
+  // Stored as the model has it: whoever reads it would read the sums, which are wider.
+  return cast(s, out).withOrder(channelsLast(spatial + 2)).realize();
 }
 
 /// A transposed convolution with strides. Output o = m s + f of phase f < s meets the taps k = k0 + s t alone, with
@@ -286,6 +288,19 @@ static Tensor convolveComplex(Lowering &ctx, const Tensor &x, const Tensor &w, c
   return add(y, reshape(bias, s));
 }
 
+/// x with its channels side by side, where a product reads each element for several kernel positions and would find them
+/// apart: one copy costs less than that (a tenth of the time on CPUs; GPUs copy into shared memory by 16 bytes then).
+static Tensor withChannelsInnermost(Lowering &ctx, const Tensor &x, const Tensor &w, const ConvSpec &c) {
+  constexpr int64_t kLeastChannels = 16;
+  std::optional<Strided> where = x.asStrided();
+  const Expr channels = floorDiv(x.sizes()[1], c.groups);
+  const Expr positions = product(Sizes(w.sizes().begin() + 2, w.sizes().end()));
+  if (!where || where->strides[1].isConst(1) || positions.isConst(1) || ctx.facts.rangeOf(channels).lo < kLeastChannels) return x;
+  Tensor copy = Tensor::lazy(ctx, x.dtype(), x.sizes(), [x](BodyBuilder &b, const Index &i) { return x.at(b, i); });
+  copy.realizeWith(denseStrides(x.sizes(), channelsLast(x.sizes().size())));
+  return copy;
+}
+
 static Tensor convolve(Lowering &ctx, Tensor x, Tensor w, const Tensor &bias, const ConvSpec &c, const Sizes &outSizes,
                        DType out) {
   if (x.isComplex() || w.isComplex()) return convolveComplex(ctx, x, w, bias, c, outSizes, out);
@@ -294,6 +309,7 @@ static Tensor convolve(Lowering &ctx, Tensor x, Tensor w, const Tensor &bias, co
   w = cast(w, t);
   if (!x.asStrided()) x.withOrder(channelsLast(x.sizes().size())).realize();
   if (!w.asStrided()) w.realize();
+  x = withChannelsInnermost(ctx, x, w, c);
   Convolution conv{ctx, x, w, bias, c, outSizes, out, t};
   const bool depthwise = conv.isDepthwise();
   if (depthwise && !c.transposed) conv.putChannelsInnermost();

@@ -23,6 +23,8 @@ struct SplitRule {
   int64_t scanTile = 0, fewScans = 0, longScan = 0; // scans of at most so many rows, of at least so many elements, are
                                                     // shared by programs that take so many bytes each; 0: never
   bool sortByDigits = true;                         // programs sort rows in memory; else in registers
+  bool deviations = false;                          // means with squared deviations are cut, too
+  bool shortRuns = false;                           // a reduction along a few neighbours and across rows is one across rows at first
   bool contractions = false;                        // matrix products may be cut along k, by the machine's rates
   MachineSheet machine;
   /// Of a machine whose programs run side by side on many processors.

@@ -20,31 +20,66 @@ bool splittable(ReduceKind k) {
   case ReduceKind::Max:
   case ReduceKind::Any:
   case ReduceKind::All:
-  case ReduceKind::XorSum: return true;
+  case ReduceKind::XorSum:
+  case ReduceKind::Welford: return true;
   default: return false;
   }
 }
 
 /// The largest number of equal parts of `extent`, within limits; 1 if there is none.
-int64_t partsOf(const SplitRule &rule, int64_t most, int64_t extent, int64_t rest) {
+int64_t equalParts(const SplitRule &rule, int64_t most, int64_t extent, int64_t rest) {
   for (int64_t parts = std::min(most, extent); parts >= rule.leastParts; --parts)
     if (extent % parts == 0 && extent / parts * rest >= rule.leastPart) return parts;
   return 1;
 }
 
+bool isUnit(Expr index, Symbol s) {
+  std::optional<Affine> a = affineIn(index, s);
+  return a && a->coefficient.isConst(1);
+}
+
 /// Whether some load of the node runs along the results and none along the reduction.
 bool runsAcross(const Node &n) {
   bool along = false, across = false;
-  auto unit = [](Expr index, Symbol s) {
-    std::optional<Affine> a = affineIn(index, s);
-    return a && a->coefficient.isConst(1);
-  };
   forEachAccess(n, [&](const Access &a) {
     if (a.mode != AccessMode::Read) return;
-    along |= unit(a.index, Symbol::inner(n.reduceRanges.size() - 1));
-    across |= !n.ranges.empty() && unit(a.index, Symbol::index(n.ranges.size() - 1));
+    along |= isUnit(a.index, Symbol::inner(n.reduceRanges.size() - 1));
+    across |= !n.ranges.empty() && isUnit(a.index, Symbol::index(n.ranges.size() - 1));
   });
   return across && !along;
+}
+
+/// Whether what the access reads along dimension d of the reduction is a few elements side by side, behind which those of the next
+/// result follow.
+bool isShortRun(const Node &n, const Access &a, size_t d, const Program &program) {
+  constexpr int64_t kShortBytes = 64;
+  const Expr extent = n.reduceRanges[d];
+  if (!extent.isConst() || extent.constValue() * itemSize(program.buffer(a.buffer).dtype) > kShortBytes) return false;
+  for (size_t x = 0; x < n.ranges.size(); ++x) {
+    std::optional<Affine> step = affineIn(a.index, Symbol::index(x));
+    if (!n.ranges[x].isConst(1) && step && step->coefficient == extent) return true;
+  }
+  return false;
+}
+
+/// The dimension of the reduction that all that is read along lines of memory has as a short run: the channels of a group where
+/// channels are innermost. With a result for each of its elements, added up afterwards, whole lines are read.
+std::optional<size_t> shortRun(const Node &n, const Program &program) {
+  std::optional<size_t> found;
+  constexpr int64_t kLeastAcross = 64; // windows of pools are not worth a second kernel
+  bool others = false;
+  forEachAccess(n, [&](const Access &a) {
+    if (a.mode != AccessMode::Read) return;
+    for (size_t d = 0; d < n.reduceRanges.size(); ++d) {
+      if (n.reduceRanges[d].isConst(1) || !isUnit(a.index, Symbol::inner(d))) continue;
+      others |= !isShortRun(n, a, d, program) || (found && *found != d);
+      found = d;
+    }
+  });
+  int64_t across = 1;
+  for (size_t d = 0; d < n.reduceRanges.size(); ++d)
+    if (found != d) across *= usualSize(n.reduceRanges[d], program.facts);
+  return others || across < kLeastAcross ? std::nullopt : found;
 }
 
 } // namespace
@@ -65,69 +100,176 @@ SplitRule SplitRule::manyProcessors(const MachineSheet &machine) {
   r.longestSort = 8192;
   r.sortByDigits = false;
   r.scanTile = 16384, r.fewScans = processors * 2, r.longScan = 32768;
-  r.contractions = true;
+  r.contractions = true, r.deviations = true, r.shortRuns = true;
   return r;
 }
 
-void splitReductions(Program &program, const SplitRule &rule) {
-  std::vector<Node> nodes;
-  int32_t nextId = freeNodeId(program).value;
-  for (Node &n : program.nodes) {
-    int64_t results = 1, length = 1;
-    for (Expr e : n.ranges) results *= usualSize(e, program.facts);
-    for (Expr e : n.reduceRanges) length *= usualSize(e, program.facts);
-    auto *folds = n.as<ReductionSpec>();
-    bool across = folds && runsAcross(n);
-    bool fits = folds && results <= (across ? rule.fewColumns : rule.fewRows) &&
-                length >= (across ? rule.longColumn : rule.longRow);
-    int64_t alone = std::max<int64_t>(across ? results / kColumnsOfProgram : results, 1);
-    // Programs of a column reduction are small: several run on one processor.
-    int64_t programs = across && rule.programs < INT64_MAX ? rule.programs * kColumnPrograms : rule.programs;
-    int64_t most = std::min(rule.mostParts, std::max<int64_t>(programs / alone, 1));
-    for (const Reduction &r : n.reductions())
-      fits &= splittable(r.kind) && isFloat(r.dtype) == isFloat(n.body().ops[static_cast<size_t>(r.input)].dtype);
-    int64_t parts = 1;
-    if (fits && n.reduceRanges[0].isConst()) {
-      int64_t first = n.reduceRanges[0].constValue();
-      if (first > 0) parts = partsOf(rule, most, first, length / first);
+namespace {
+
+/// How a reduction becomes two.
+struct Cut {
+  int64_t parts = 1;
+  size_t dim = 0;            // of the reduction: the one that is cut
+  bool across = false;       // neighbouring results share a program
+  std::optional<size_t> run; // of the reduction: each element of this one is a result of its own at first
+};
+
+class ReductionSplitter {
+public:
+  ReductionSplitter(Program &program, const SplitRule &rule)
+      : program_(program), rule_(rule), nextId_(freeNodeId(program).value) {}
+
+  void run() {
+    for (Node &n : program_.nodes) {
+      if (std::optional<Cut> cut = cutOf(n))
+        applied(Rule::SplitReduction), split(std::move(n), *cut);
+      else
+        nodes_.push_back(std::move(n));
     }
-    if (parts == 1) {
-      nodes.push_back(std::move(n));
-      continue;
-    }
-    applied(Rule::SplitReduction);
-    // r0 = part * (extent / parts) + r0, with the part as a new outer dimension.
-    Expr step = n.reduceRanges[0].constValue() / parts;
-    Expr part = Symbol::index(n.ranges.size());
-    Node second;
-    second.id = NodeId(nextId++);
-    second.name = n.name + "_total";
-    second.origins = n.origins;
-    second.ranges = n.ranges;
-    second.reduceRanges = {Expr(parts)};
-    const Expr row = rowMajorIndex(n.ranges);
-    // Partial results lie as both kernels touch them: neighbouring columns side by side, or the parts of a row.
-    auto placeOf = [&](Expr p) { return across ? p * product(second.ranges) + row : row * Expr(parts) + p; };
-    SymbolMap<Expr> map = {{Symbol::inner(0), part * step + Symbol::inner(0)}};
-    mapExprs(n, [&](Expr e) { return substitute(e, map); });
-    n.ranges.push_back(Expr(parts));
-    n.reduceRanges[0] = step;
-    n.name += "_parts";
-    auto &totals = second.spec.emplace<ReductionSpec>();
-    for (Reduction &r : folds->reductions) {
-      bool logic = r.kind == ReduceKind::Any || r.kind == ReduceKind::All;
-      const DType t = logic ? DType::Bool : r.dtype;
-      const BufferId partial = addTemp(program, program.buffer(r.results[0].buffer).name + "_parts", t,
-                                       product(second.ranges) * Expr(parts));
-      Reduction total = r;
-      total.input = appendLoad(totals.body, partial, t, placeOf(Symbol::inner(0)));
-      totals.reductions.push_back(std::move(total));
-      r.results = {{partial, placeOf(part), 0}};
-    }
-    nodes.push_back(std::move(n));
-    nodes.push_back(std::move(second));
+    program_.nodes = std::move(nodes_);
   }
-  program.nodes = std::move(nodes);
-}
+
+private:
+  bool canBeSplit(const Node &n, const ReductionSpec &folds) const {
+    return std::all_of(folds.reductions.begin(), folds.reductions.end(), [&](const Reduction &r) {
+      if (r.kind == ReduceKind::Welford && !rule_.deviations) return false;
+      return splittable(r.kind) && isFloat(r.dtype) == isFloat(n.body().ops[static_cast<size_t>(r.input)].dtype);
+    });
+  }
+
+  std::optional<Cut> cutOf(const Node &n) const {
+    const auto *folds = n.as<ReductionSpec>();
+    if (!folds || !canBeSplit(n, *folds)) return std::nullopt;
+    Cut cut;
+    if (rule_.shortRuns) cut.run = shortRun(n, program_);
+    cut.across = cut.run || runsAcross(n);
+    cut.dim = cut.run == 0 ? 1 : 0;
+    cut.parts = partsOf(n, cut);
+    return cut.parts > 1 || cut.run ? std::optional(cut) : std::nullopt;
+  }
+
+  int64_t partsOf(const Node &n, const Cut &cut) const {
+    int64_t results = 1, length = 1;
+    for (Expr e : n.ranges) results *= usualSize(e, program_.facts);
+    for (size_t d = 0; d < n.reduceRanges.size(); ++d)
+      (cut.run == d ? results : length) *= usualSize(n.reduceRanges[d], program_.facts);
+    if (results > (cut.across ? rule_.fewColumns : rule_.fewRows)) return 1;
+    if (length < (cut.across ? rule_.longColumn : rule_.longRow)) return 1;
+    const int64_t alone = std::max<int64_t>(cut.across ? results / kColumnsOfProgram : results, 1);
+    // Programs of a column reduction are small: several run on one processor.
+    const int64_t programs = cut.across && rule_.programs < INT64_MAX ? rule_.programs * kColumnPrograms : rule_.programs;
+    const int64_t most = std::min(rule_.mostParts, std::max<int64_t>(programs / alone, 1));
+    const std::optional<int64_t> extent =
+        cut.dim < n.reduceRanges.size() ? n.reduceRanges[cut.dim].asConst() : std::nullopt;
+    return extent && *extent > 0 ? equalParts(rule_, most, *extent, length / *extent) : 1;
+  }
+
+  Node like(const Node &n, const char *what, Node::Spec spec) {
+    Node out;
+    out.id = NodeId(nextId_++), out.name = n.name + what, out.origins = n.origins, out.ranges = n.ranges;
+    out.spec = std::move(spec);
+    return out;
+  }
+
+  /// The dimension that is cut becomes part * (extent / parts) + r, with the part as a new outer dimension behind that of the
+  /// run, if there is one. Partial results lie as both kernels touch them: neighbouring columns side by side; or the parts of a
+  /// row, with those of a run's elements, which the second kernel then reads in one step.
+  void split(Node n, const Cut &cut) {
+    const Expr results = product(n.ranges), row = rowMajorIndex(n.ranges), whole = product(n.reduceRanges);
+    const Expr run = cut.run ? n.reduceRanges[*cut.run] : Expr(1), step = floorDiv(n.reduceRanges[cut.dim], cut.parts);
+    Node second = like(n, "_total", ReductionSpec{}), third = like(n, "_deviation", PointwiseSpec{});
+    second.reduceRanges = cut.run ? std::vector<Expr>{run, cut.parts} : std::vector<Expr>{cut.parts};
+    const Expr ofRun = cut.run ? Expr(Symbol::index(n.ranges.size())) : Expr(0);
+    if (cut.run) n.ranges.push_back(run);
+    const Expr part = Symbol::index(n.ranges.size());
+    n.ranges.push_back(Expr(cut.parts));
+    auto placeOf = [&](Expr p, Expr e) {
+      return cut.across && !cut.run ? p * results + row : (row * run + e) * Expr(cut.parts) + p;
+    };
+    SymbolMap<Expr> map;
+    std::vector<Expr> reduced;
+    for (size_t d = 0; d < n.reduceRanges.size(); ++d) {
+      if (cut.run == d) {
+        map[Symbol::inner(d)] = ofRun;
+        continue;
+      }
+      const Expr inner = Symbol::inner(reduced.size());
+      map[Symbol::inner(d)] = d == cut.dim ? part * step + inner : inner;
+      reduced.push_back(d == cut.dim ? step : n.reduceRanges[d]);
+    }
+    mapExprs(n, [&](Expr e) { return substitute(e, map); });
+    n.reduceRanges = reduced;
+    n.name += "_parts";
+    Partial partial{results * run * Expr(cut.parts), placeOf(part, ofRun),
+                    cut.run ? placeOf(Symbol::inner(1), Symbol::inner(0)) : placeOf(Symbol::inner(0), 0), row, product(reduced), whole};
+    for (Reduction &r : n.get<ReductionSpec>().reductions)
+      r.kind == ReduceKind::Welford ? splitDeviation(r, partial, second, third) : splitFold(r, partial, second);
+    nodes_.push_back(std::move(n));
+    nodes_.push_back(std::move(second));
+    if (!third.stores().empty()) nodes_.push_back(std::move(third));
+  }
+
+  /// Where partial results lie: how many there are, where one is stored and loaded, where its row's total is; and how many elements
+  /// are folded into one, and into all of a row.
+  struct Partial {
+    Expr elements, stored, loaded, row, each, whole;
+  };
+
+  void splitFold(Reduction &r, const Partial &p, Node &second) {
+    const bool logic = r.kind == ReduceKind::Any || r.kind == ReduceKind::All;
+    const DType t = logic ? DType::Bool : r.dtype;
+    const BufferId partial = addTemp(program_, program_.buffer(r.results[0].buffer).name + "_parts", t, p.elements);
+    auto &totals = second.get<ReductionSpec>();
+    Reduction total = r;
+    total.input = appendLoad(totals.body, partial, t, p.loaded);
+    totals.reductions.push_back(std::move(total));
+    r.results = {{partial, p.stored, 0}};
+  }
+
+  /// Mean and squared deviations M of a row from those of parts that are equally long: the mean of the parts' means; the sum of
+  /// the parts' M, and the squared deviations of their means, once for each element.
+  void splitDeviation(Reduction &r, const Partial &p, Node &second, Node &third) {
+    const std::string name = program_.buffer(r.results[0].buffer).name;
+    const DType t = r.dtype;
+    const BufferId means = addTemp(program_, name + "_means", t, p.elements),
+                   deviations = addTemp(program_, name + "_deviations", t, p.elements),
+                   between = addTemp(program_, name + "_between", t, product(second.ranges)),
+                   within = addTemp(program_, name + "_within", t, product(second.ranges));
+    auto &totals = second.get<ReductionSpec>();
+    Reduction ofMeans = r, sum = r;
+    ofMeans.input = appendLoad(totals.body, means, t, p.loaded);
+    ofMeans.results = {{between, p.row, 1}};
+    sum.kind = ReduceKind::Sum, sum.input = appendLoad(totals.body, deviations, t, p.loaded);
+    sum.results = {{within, p.row, 0}};
+    auto &after = third.get<PointwiseSpec>();
+    auto number = [&](Expr e) {
+      const ValueIdx index = appendIndex(after.body, e);
+      return append(after.body, OpKind::Cast, t, index);
+    };
+    const ValueIdx ofAll = appendLoad(after.body, between, t, p.row), ofEach = appendLoad(after.body, within, t, p.row);
+    const ValueIdx each = number(p.each), scaled = append(after.body, OpKind::Mul, t, ofAll, each),
+                   all = append(after.body, OpKind::Add, t, ofEach, scaled);
+    for (Store s : r.results) {
+      if (s.value == 0) {
+        ofMeans.results.push_back(s);
+        continue;
+      }
+      s.value = s.value == 1 ? all : number(p.whole);
+      after.stores.push_back(s);
+    }
+    totals.reductions.push_back(std::move(ofMeans));
+    totals.reductions.push_back(std::move(sum));
+    r.results = {{means, p.stored, 0}, {deviations, p.stored, 1}};
+  }
+
+  Program &program_;
+  const SplitRule &rule_;
+  int32_t nextId_;
+  std::vector<Node> nodes_;
+};
+
+} // namespace
+
+void splitReductions(Program &program, const SplitRule &rule) { ReductionSplitter(program, rule).run(); }
 
 } // namespace neso::schedule

@@ -7,7 +7,10 @@
 
 namespace neso::schedule {
 
-/// Rewrites every such node of the program; the partial results are new temps.
+/// Rewrites every such node of the program; the partial results are new temps. Of means with squared deviations the parts are
+/// put together by Chan, Golub and LeVeque's rule. Where rule.shortRuns says so, a reduction that runs along a few neighbours in
+/// memory and across rows has a result for each neighbour at first: a group norm's [2, 32] over [4, 128, 128], channels innermost,
+/// becomes [2, 32, 4, 16] over [8, 128], neighbouring channels in one program, and [2, 32] over [16, 4].
 void splitReductions(loops::Program &program, const SplitRule &rule);
 
 /// Sorts of rows longer than rule.longestSort become sorts of parts and passes that merge two runs each: [] over

@@ -43,11 +43,14 @@ RowBlock rowBlock(const TileTarget &target, int64_t rows, int64_t length, bool s
   return b;
 }
 
-RowBlock columnBlock(const TileTarget &target, int64_t results, int64_t length) {
+RowBlock columnBlock(const TileTarget &target, int64_t results, int64_t length, bool severalPasses) {
+  // As many elements are held by a program, so that passes behind the first read nothing.
+  constexpr int64_t kHeld = 8192;
   RowBlock b;
   b.inner = std::min(nextPowerOfTwo(results), target.columnBlock);
   while (b.inner > 16 && results < b.inner * target.processors) b.inner /= 2;
-  b.rows = std::min<int64_t>(nextPowerOfTwo(length), std::max<int64_t>(2048 / b.inner, 1));
+  const int64_t all = nextPowerOfTwo(length);
+  b.rows = severalPasses && all * b.inner <= kHeld ? all : std::min(all, std::max<int64_t>(2048 / b.inner, 1));
   return b;
 }
 

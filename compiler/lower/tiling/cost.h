@@ -29,8 +29,9 @@ struct RowBlock {
 /// block when the kernel passes over it several times, else of up to `chunk`, which is also the step along longer rows.
 RowBlock rowBlock(const TileTarget &target, int64_t rows, int64_t length, bool severalPasses, int64_t chunk);
 
-/// Elements across (contiguous) and down of one step of a column reduction that has `results` in all.
-RowBlock columnBlock(const TileTarget &target, int64_t results, int64_t length);
+/// Elements across (contiguous) and down of one step of a column reduction that has `results` in all; whole columns where the kernel
+/// passes over them several times and they are short.
+RowBlock columnBlock(const TileTarget &target, int64_t results, int64_t length, bool severalPasses);
 
 /// Blocks of a matrix product [M, K] x [K, N], `batch` times.
 struct DotBlock {

@@ -58,8 +58,8 @@ constexpr int64_t kHeldRow = 4;
 
 class LoopTiler {
 public:
-  LoopTiler(const plan::Plan &plan, const plan::Kernel &kernel, const TileTarget &target)
-      : plan_(plan), kernel_(kernel), target_(target), facts_(plan.program.facts) {}
+  LoopTiler(const plan::Plan &plan, const plan::Kernel &kernel, const TileTarget &target, int64_t windows)
+      : plan_(plan), kernel_(kernel), target_(target), windows_(windows), facts_(plan.program.facts) {}
 
   LoopTiling run() {
     plan::Passes passes = plan::passesOf(kernel_);
@@ -129,7 +129,7 @@ private:
     const bool wide = !x().empty() && usualSize(x().back(), facts_) >= 16;
     bool rows = rowVotes > columnVotes || (rowVotes == columnVotes && (target_.threadBlocks || !columnVotes || !wide));
     bool longRows = rows && rowVotes > 0 && upperBound(facts_, r().back(), INT64_MAX) >= 16;
-    if (constant && !scans && elements <= kUnrollElements && ops * elements <= kUnrollOps && !longRows)
+    if (constant && !scans && elements <= kUnrollElements && ops * elements <= kUnrollOps * windows_ && !longRows)
       out_.shape = Shape::Unrolled;
     else
       out_.shape =
@@ -181,6 +181,7 @@ private:
       }
     }
     int64_t along = std::min({nextPowerOfTwo(upperBound(facts_, x()[last], budget)), budget, width});
+    if (target_.threadBlocks && across != last && !transposes_ && !kernel_.serial) along = fittingBlock(x()[last], along);
     int64_t rows = 1;
     if (across != last && !kernel_.serial)
       rows = std::min(nextPowerOfTwo(upperBound(facts_, x()[across], budget)), std::max<int64_t>(budget / along, 1));
@@ -192,6 +193,16 @@ private:
       out_.tile = {along};
       out_.outer[last] = {along, 0};
     }
+  }
+
+  /// The widest block up to `most` of which little is empty in a dimension like 96 or 192; rows fill the program then.
+  int64_t fittingBlock(Expr extent, int64_t most) const {
+    // Two sectors of memory in the narrowest type that counts.
+    constexpr int64_t kLeast = 32;
+    const std::optional<int64_t> n = extent.asConst();
+    for (int64_t block = most; n && block >= kLeast; block /= 2)
+      if (const int64_t padded = (*n + block - 1) / block * block; (padded - *n) * 8 <= *n) return block;
+    return most;
   }
 
   /// Whether the elements along the last dimension update different places, each once, and read nothing that the kernel
@@ -267,7 +278,7 @@ private:
 
   void blockColumns() {
     RowBlock block{target_.reduceChunk / 4, target_.columnBlock};
-    if (target_.threadBlocks) block = columnBlock(target_, likelyResults(), innerLength());
+    if (target_.threadBlocks) block = columnBlock(target_, likelyResults(), innerLength(), lastInnerPhase_ > 0);
     // As many more columns as there may be cost nothing where the loop ends with them, and what a program does besides counts
     // half.
     else if (upperBound(facts_, x().back(), INT64_MAX) == INT64_MAX && !r().back().isConst())
@@ -373,6 +384,7 @@ private:
   const plan::Plan &plan_;
   const plan::Kernel &kernel_;
   const TileTarget &target_;
+  int64_t windows_;
   const Facts &facts_;
   std::vector<int> phase_;
   std::vector<bool> inner_;
@@ -383,8 +395,9 @@ private:
 
 } // namespace
 
-LoopTiling chooseLoopTiling(const plan::Plan &plan, const plan::Kernel &kernel, const TileTarget &target) {
-  return LoopTiler(plan, kernel, target).run();
+LoopTiling chooseLoopTiling(const plan::Plan &plan, const plan::Kernel &kernel, const TileTarget &target,
+                            int64_t windows) {
+  return LoopTiler(plan, kernel, target, windows).run();
 }
 
 } // namespace neso

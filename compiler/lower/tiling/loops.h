@@ -38,6 +38,7 @@ struct LoopTiling {
   int warps = 1;
 };
 
-LoopTiling chooseLoopTiling(const plan::Plan &plan, const plan::Kernel &kernel, const TileTarget &target);
+/// `windows`: how often each node stands in the kernel (shareWindows).
+LoopTiling chooseLoopTiling(const plan::Plan &plan, const plan::Kernel &kernel, const TileTarget &target, int64_t windows = 1);
 
 } // namespace neso

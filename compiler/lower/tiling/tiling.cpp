@@ -11,6 +11,7 @@
 #include "lower/tiling/reductions.h"
 #include "lower/tiling/ways.h"
 #include "lower/tiling/weights.h"
+#include "lower/tiling/windows.h"
 
 namespace neso {
 
@@ -91,7 +92,7 @@ private:
     chooseBlocks(kernel, tiling);
   }
 
-  void chooseBlocks(const plan::Kernel &kernel, KernelTiling &tiling) const {
+  void chooseBlocks(plan::Kernel &kernel, KernelTiling &tiling) const {
     const auto *scan = kernel.nodes[0].as<loops::ScanSpec>();
     if (kernel.kind == Node::Kind::Attention)
       tiling.attention = chooseAttentionTiling(plan_, kernel, tiling.target);
@@ -102,7 +103,13 @@ private:
     else if (scan && scan->lookBack)
       tiling.lookBack = chooseLookBackTiling(kernel);
     else
-      tiling.loop = chooseLoopTiling(plan_, kernel, tiling.target);
+      tiling.loop = loop(kernel, tiling.target);
+  }
+
+  LoopTiling loop(plan::Kernel &kernel, const TileTarget &target) const {
+    LoopTiling tiling = chooseLoopTiling(plan_, kernel, target);
+    const int64_t windows = shareWindows(plan_, kernel, tiling, target);
+    return windows == 1 ? tiling : chooseLoopTiling(plan_, kernel, target, windows);
   }
 
   /// By products of tiles, whose weights are in order then; else the kernel is a reduction afterwards.

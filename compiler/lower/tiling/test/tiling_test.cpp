@@ -235,6 +235,29 @@ TEST(Tiling, WelfordIsTwoPassesOverRowsThatAProgramKeeps) {
   }
 }
 
+TEST(Tiling, ShortColumnsThatArePassedOverTwiceAreHeld) {
+  auto tilingOf = [](int64_t length, ReduceKind kind) {
+    constexpr int64_t kResults = 4096;
+    Maker m;
+    const BufferId x = m.input("x", kResults * length), y = addTemp(m.p, "y", DType::F32, kResults);
+    ReductionSpec s;
+    const ValueIdx v = appendLoad(s.body, x, DType::F32, r(0) * kResults + i(0));
+    s.reductions = {{kind, DType::F32, v, {{y, i(0), 0}}}};
+    if (kind == ReduceKind::Welford) s.reductions[0].results[0].value = 1;
+    m.node({kResults}, {length}, s), m.output(y);
+    TileTarget gpu;
+    gpu.threadBlocks = true, gpu.processors = 4;
+    plan::Plan plan = m.plan();
+    return chooseTilings(plan, gpu)[0].loop.value();
+  };
+  const LoopTiling held = tilingOf(100, ReduceKind::Welford), once = tilingOf(100, ReduceKind::Sum), steps = tilingOf(1000, ReduceKind::Welford);
+  EXPECT_EQ(held.shape, LoopTiling::Shape::Columns);
+  EXPECT_EQ(held.tile, (std::vector<int64_t>{128, 64}));
+  EXPECT_TRUE(held.oneStep && held.keepsLoads);
+  EXPECT_EQ(once.tile, (std::vector<int64_t>{32, 64}));
+  EXPECT_EQ(steps.tile, (std::vector<int64_t>{32, 64}));
+}
+
 /// y[i] = sum over j of x, whose rows or columns are summed.
 LoopTiling tilingOfSum(int64_t results, int64_t length, bool alongRows, const TileTarget &target = TileTarget()) {
   Maker m;
@@ -268,6 +291,71 @@ TEST(Tiling, LoopsWalkAlongMemory) {
   gpu.threadBlocks = true, gpu.processors = 132;
   EXPECT_FALSE(steps.carriesTiles);
   EXPECT_TRUE(tilingOfSum(100, 100000, true, gpu).carriesTiles);
+}
+
+TEST(Tiling, BlocksOfThreadsFillChannelsLike96) {
+  auto tileOf = [](int64_t channels, bool threadBlocks) {
+    constexpr int64_t kImages = 64, kPositions = 56;
+    Maker m;
+    // Gaps, so that nothing becomes one dimension.
+    const BufferId x = m.input("x", kImages * 60 * (channels + 4)), y = addTemp(m.p, "y", DType::F32, kImages * kPositions * channels);
+    PointwiseSpec copy;
+    const ValueIdx v = appendLoad(copy.body, x, DType::F32, (i(0) * 60 + i(1)) * (channels + 4) + i(2));
+    copy.stores = {{y, (i(0) * kPositions + i(1)) * channels + i(2), v}};
+    m.node({kImages, kPositions, channels}, {}, copy), m.output(y);
+    TileTarget target;
+    target.threadBlocks = threadBlocks, target.processors = threadBlocks ? 132 : 1;
+    plan::Plan plan = m.plan();
+    return chooseTilings(plan, target)[0].loop.value().tile;
+  };
+  EXPECT_EQ(tileOf(96, true), (std::vector<int64_t>{32, 32}));
+  EXPECT_EQ(tileOf(192, true), (std::vector<int64_t>{16, 64}));
+  EXPECT_EQ(tileOf(576, true), (std::vector<int64_t>{8, 128}));
+  // As wide as it can be where little is empty, or no block fits.
+  EXPECT_EQ(tileOf(128, true), (std::vector<int64_t>{8, 128}));
+  EXPECT_EQ(tileOf(1000, true), std::vector<int64_t>{1024});
+  EXPECT_EQ(tileOf(100, true), (std::vector<int64_t>{8, 128}));
+  // One thread walks a whole row.
+  EXPECT_EQ(tileOf(96, false), (std::vector<int64_t>{8, 128}));
+}
+
+TEST(Tiling, WindowsThatOverlapShareAProgram) {
+  // A depthwise convolution of `length` taps along the positions, and what is made of it.
+  auto kernelOf = [](int64_t positions, int64_t length, int64_t stride, int64_t processors) {
+    constexpr int64_t kImages = 8, kChannels = 96;
+    const int64_t padded = positions * stride + length, results = kImages * positions * kChannels;
+    Maker m;
+    const BufferId x = m.input("x", kImages * padded * kChannels), w = m.input("w", length * kChannels), t = addTemp(m.p, "t", DType::F32, results),
+                   y = addTemp(m.p, "y", DType::F32, results);
+    const Expr at = (i(0) * positions + i(1)) * kChannels + i(2);
+    ReductionSpec sum;
+    const ValueIdx element = appendLoad(sum.body, x, DType::F32, (i(0) * padded + i(1) * stride + r(0)) * kChannels + i(2)),
+                   factor = appendLoad(sum.body, w, DType::F32, r(0) * kChannels + i(2));
+    sum.reductions = {{ReduceKind::Sum, DType::F32, append(sum.body, OpKind::Mul, DType::F32, element, factor), {{t, at, 0}}}};
+    m.node({kImages, positions, kChannels}, {length}, sum);
+    PointwiseSpec relu;
+    relu.stores = {{y, at, append(relu.body, OpKind::Relu, DType::F32, appendLoad(relu.body, t, DType::F32, at))}};
+    m.node({kImages, positions, kChannels}, {}, relu), m.output(y);
+    TileTarget target;
+    target.threadBlocks = processors > 1, target.processors = processors;
+    plan::Plan plan = m.plan();
+    EXPECT_EQ(chooseTilings(plan, target)[0].loop.value().shape, LoopTiling::Shape::Unrolled);
+    return plan.kernels[0];
+  };
+  const plan::Kernel four = kernelOf(56, 7, 1, 4);
+  EXPECT_EQ(four.xRanges, (std::vector<Expr>{8, 14, 96}));
+  ASSERT_EQ(four.nodes.size(), 8u);
+  // Every load before the first store; the third window begins two places behind the first.
+  EXPECT_EQ(four.nodes[3].kind(), Kind::Reduction);
+  EXPECT_EQ(four.nodes[4].kind(), Kind::Pointwise);
+  EXPECT_EQ(four.nodes[2].body().ops[0].index - four.nodes[0].body().ops[0].index, Expr(2 * 96));
+  EXPECT_EQ(four.nodes[6].stores()[0].index - four.nodes[4].stores()[0].index, Expr(2 * 96));
+  EXPECT_EQ(kernelOf(58, 7, 1, 4).xRanges[1], Expr(29));   // what divides
+  EXPECT_EQ(kernelOf(56, 7, 1, 8).xRanges[1], Expr(28));   // more processors want more programs
+  EXPECT_EQ(kernelOf(56, 7, 1, 132).xRanges[1], Expr(56));
+  EXPECT_EQ(kernelOf(56, 3, 2, 4).xRanges[1], Expr(14));   // 9 elements in place of 12
+  EXPECT_EQ(kernelOf(56, 3, 3, 4).xRanges[1], Expr(56));   // nothing in common
+  EXPECT_EQ(kernelOf(56, 7, 1, 1).xRanges[1], Expr(56));   // one thread keeps its cache
 }
 
 /// Updates of memory keep their order where no instruction does them in any.
