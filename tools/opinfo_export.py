@@ -164,6 +164,12 @@ def export_sample(op, sample, dtype, folder):
         runs = [run_eager(program.module(check_guards=False), tensors, seed)[0] for seed in range(1, 7)]
         values = values and all(same_values(a, b) for run in runs[1:] for a, b in zip(runs[0], run))
     targets = cases.graph_targets(program.graph_module)
+    if "aten._assert_scalar.default" in targets:
+        # PyTorch bounds the size of masked_select by the operand's, which is too small where that is broadcast: its own program refuses its inputs.
+        try:
+            run_eager(program.module(check_guards=False), tensors, 1)
+        except RuntimeError as error:
+            raise Skip(f"the exported program fails: {str(error).splitlines()[0][:100]}") from error
     folder.mkdir(parents=True, exist_ok=True)
     cases.save_program(program, folder / "model.pt2")
     cases.write_safetensors(folder / "inputs.safetensors", tensors)
