@@ -44,6 +44,9 @@ try:
     schemas += [s for s in torch._C._jit_get_all_schemas() if s.name == "transformers::grouped_mm_fallback"]
 except ImportError as e:
     print(f"without transformers: {e}", file=sys.stderr)
+# What torch.nn.functional defines in Python.
+import torch.nn.modules.linear_cross_entropy  # noqa: E402, F401
+schemas += [s for s in torch._C._jit_get_all_schemas() if s.name.startswith("torch_nn::")]
 for schema in schemas:
     namespace, _, name = schema.name.partition("::")
     overload = schema.overload_name or "default"

@@ -62,7 +62,8 @@ def arithmetic():
 def reductions():
     return [c("sums", lambda z: (z.sum(0), z.mean(1), z.prod(1), z.prod(), z.cumsum(0), z.cumprod(1), z.logcumsumexp(1), torch.logsumexp(z, 1), z.trace()), "c64 3x5"),
             c("sums_c128", wide(lambda z: (z.sum(0), z.mean(1), z.prod(0), z.cumprod(0), z.cumprod(1))), "f64 6x4", "f64 6x4"), c("spread", lambda z: (z.var(0), z.std(1, correction=0), *torch.var_mean(z, 1), *torch.std_mean(z)), "c64 4x5"),
-            c("spread_of_none", lambda z: (*torch.std_mean(z, 1), z.prod(1)), "c64 3x0"), c("norms", lambda z: (L.vector_norm(z), L.vector_norm(z, 1, 0), L.vector_norm(z, math.inf, 1), L.vector_norm(z, 0), torch.dist(z, z.conj() * 2), torch.renorm(z, 2, 0, 1.0)), "c64 4x5"),
+            c("spread_of_none", lambda z: (*torch.std_mean(z, 1), z.prod(1)), "c64 3x0"), c("root_mean_square", lambda z, w: (torch.nn.functional.rms_norm(z, (5,), w), torch.nn.functional.rms_norm(z, (4, 5), eps=0.1)), "c64 3x4x5", "c64 5"),
+c("norms", lambda z: (L.vector_norm(z), L.vector_norm(z, 1, 0), L.vector_norm(z, math.inf, 1), L.vector_norm(z, 0), torch.dist(z, z.conj() * 2), torch.renorm(z, 2, 0, 1.0)), "c64 4x5"),
             c("logic", lambda z: (z.any(0), z.all(1), z.count_nonzero(1), z.nonzero_static(size=3)), torch.tensor([[0, 1j, 2], [0, 0, 1]], dtype=torch.complex64)),
             c("differences", lambda z: (torch.gradient(z)[0], torch.diff(z), torch.trapezoid(z), torch.cumulative_trapezoid(z)), "c64 9"),
             Case("running_product_of_any_size", lambda z: z.cumprod(0), lambda: (torch.randn(5, dtype=torch.complex64),), dynamic=({0: torch.export.Dim("n", min=2, max=64)},), more=[lambda: (torch.randn(33, dtype=torch.complex64),), lambda: (torch.randn(2, dtype=torch.complex64),)])]
@@ -77,6 +78,8 @@ def places():
             c("masked", lambda z, m, v: (z.masked_scatter(m, v), torch.where(m, z, 0), z.take(rows)), "c64 4x3", "bool 4x3", "c64 12"),
             c("diagonals", lambda z: (torch.diag_embed(z), torch.diag(z[0]), torch.diagonal_scatter(z, z[0, :3] * 2), z.diagflat()), "c64 3x4"),
             c("made", lambda z: (torch.eye(3, 2, dtype=z.dtype) + 0 * z.sum(), torch.full((2, 2), 1 + 2j) * z.sum(), z.new_full((2,), 1j), torch.zeros_like(z), torch.linspace(0, 1 + 1j, 5) * z[0, 0], L.vander(z[0], N=4)), "c64 3x4"),
+            c("logspace", lambda z: (torch.logspace(0, 1 + 1j, 6, base=2) * z[0, 0], torch.logspace(z[0, 0], z[0, 1], 5, dtype=z.dtype), torch.logspace(z[0, 0], 2, 1, dtype=z.dtype)), "c64 3x4",
+              raw_only="its decomposition drops the imaginary parts of tensors"),
             c("joined", lambda z, x: (torch.cat([z, x]), torch.stack([z, z.conj()]), z.roll(1, 1), z.flip(0), torch.nn.functional.pad(z, (1, 2)), z.tril(), z.T[1:], z.as_strided((2, 2), (1, 2))), "c64 3x4", "f32 3x4"),
             c("put_c128", wide(lambda z: (z.index_put((i,), z[:3], accumulate=True), torch.diag_embed(z))), "f64 4x3", "f64 4x3")]
 

@@ -133,6 +133,14 @@ def behind_the_end():
     ]
 
 
+def from_the_end():
+    """Positions below zero, where an operator takes them, and beyond the size, of which take_along_dim alone takes the remainder."""
+    return [
+        c("along", lambda x, z: (torch.take_along_dim(x, torch.tensor([[-1, 0, -5, 4, 9]]), 1), torch.take_along_dim(z, torch.tensor([[-2]]), -1), torch.take_along_dim(x, torch.tensor([11, 0]))), "f32 3x4", "c64 3x4"),
+        c("taken", lambda x, i: (x.take(i - 6), x.put(i - 12, x[0, 0].expand(4)), x.index_fill(1, i[:2] - 4, 7.0), x[i - 3], x.index_put((i - 3,), x[1]), x.select(1, -2)), "f32 3x4", torch.tensor([0, 2, 1, 2])),
+    ]
+
+
 def one_place():
     """Elements that differ and are all stored in one place, of which the last stays, and elements of which none is stored."""
     def filled(x, at):
@@ -391,7 +399,7 @@ def parts():
 
 
 def groups():
-    result = {f.__name__: f() for f in (complex_views, numbers, integer_limits, empty, behind_the_end, one_place, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, unannotated_views, odd_calls, parts)}
+    result = {f.__name__: f() for f in (complex_views, numbers, integer_limits, empty, behind_the_end, from_the_end, one_place, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, unannotated_views, odd_calls, parts)}
     for name, group in result.items():
         names = [case.name for case in group]
         assert len(set(names)) == len(names), f"{name}: two cases of one name"

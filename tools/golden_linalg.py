@@ -103,7 +103,7 @@ def data_splits():
 def exponentials():
     return [
         c("large_norm", torch.matrix_exp, "f64 4x4"), c("zero", torch.matrix_exp, torch.zeros(2, 3, 3)), c("nilpotent", torch.matrix_exp, torch.diag(torch.full((5,), 3.0), 1)),
-        c("one_row", torch.matrix_exp, "f32 4x1x1"), c("none", torch.matrix_exp, "f32 0x3x3"),
+        c("one_row", torch.matrix_exp, "f32 4x1x1"), c("none", torch.matrix_exp, "f32 0x3x3"), c("complex", lambda z: (torch.matrix_exp(2 * z), torch.matrix_exp(z.conj())), "c64 5x5"),
     ]
 
 
@@ -132,5 +132,108 @@ def complex_eigenvalues():
     ]
 
 
+def factors(z, full=False):
+    """Singular values, what the factors multiply to, and the products of the vectors with each other."""
+    u, s, vh = L.svd(z, full_matrices=full)
+    k = s.shape[-1]
+    return s, (u[..., :k] * s[..., None, :].to(u.dtype)) @ vh[..., :k, :], u.mH @ u, vh @ vh.mH
+
+
+def hermitian(z):
+    return z + z.mH
+
+
+def spectrum(z, uplo="L"):
+    w, v = L.eigh(z, UPLO=uplo)
+    return w, (v * w[..., None, :].to(v.dtype)) @ v.mH, v.mH @ v
+
+
+def of_parts(f):
+    """f of complex128, of which inputs come as two parts."""
+    return lambda re, im: f(torch.complex(re, im))
+
+
+def complex_factors():
+    """Factors of complex matrices that are free in their phases: what holds for all of them."""
+    low = torch.tensor([[1 + 1j, 2, 0, 1j], [2j, 1 - 1j, 3, 0]])
+    special = torch.stack([torch.zeros(3, 3), torch.arange(9.0).reshape(3, 3), torch.diag(torch.tensor([3.0, -1, -1]))]) + 0j
+
+    def older(z):
+        u, s, v = torch.svd(z)
+        return s, (u * s.to(u.dtype)) @ v.mH, v.mH @ v
+
+    def of_shapes(z):
+        return *factors(z), *factors(z[:, 0]), *factors(z[:, :, :2]), *factors(z[0, 0, :, :3], True), *factors(z[0, 0, :2], True), *older(z[0, 1])
+
+    def spectra(z):
+        return *spectrum(hermitian(z)), *spectrum(z, "U"), *spectrum(z[0])
+
+    def large(x):
+        z = torch.polar(torch.outer(x, x.flip(0)).cos(), torch.outer(x, x * x))
+        values, product, left, right = factors(z[:, :36])
+        return values, (product - z[:, :36]).abs() < 1e-10, left[0], right[0], spectrum(hermitian(z))[0], L.eigvalsh(z), L.svdvals(z)
+
+    def inverses(z):
+        return L.pinv(z), torch.pinverse(z.mT), L.pinv(z, rtol=0.3), L.pinv(z @ z.mH, hermitian=True, rtol=1e-4), L.pinv(z[:2])
+
+    def numbers(z):
+        return L.matrix_rank(z @ z.mH, hermitian=True, rtol=1e-4), L.matrix_rank(z), L.matrix_norm(z, "nuc"), L.cond(z[:2, :2], "nuc")
+
+    def roots(z):
+        return *L.polar(z), L.matrix_sqrth(z.mH @ z)
+
+    return [
+        c("shapes", of_shapes, "c64 2x2x4x4"), c("shapes_c128", of_parts(lambda z: (*factors(z), *factors(z.mH))), "f64 5x3", "f64 5x3"), c("less_than_full", lambda z, s: (*factors(z.mT @ z), *factors(s), *spectrum(s)[1:]), low, special),
+        c("spectra", spectra, "c64 2x4x4"), c("spectra_c128", of_parts(lambda z: spectrum(hermitian(z))), "f64 6x6", "f64 6x6"), c("large", large, "f64 40"),
+        c("inverses", inverses, "c64 5x3"), c("inverses_c128", of_parts(L.pinv), "f64 3x5", "f64 3x5"), c("numbers", numbers, "c64 5x3"), c("roots", roots, "c64 4x3"), c("roots_c128", of_parts(roots), "f64 3x3", "f64 3x3"),
+        c("norms_of_none", lambda x: (L.matrix_norm(x, "nuc"), L.matrix_norm(x, 2), L.norm(x[0], 2), L.norm(x[0], "nuc")), "f32 2x0x3"),
+    ]
+
+
+def graded_factors():
+    """Matrices whose values fall by powers of ten, or are of low rank: the vectors of small values must be as orthogonal as the others."""
+    def kernel(x, n):
+        x = (x[:n] * 3).sin() * 2
+        return (-(x[:, None] - x) ** 2).exp()
+
+    def upright(v, limit):
+        return ((v.mH @ v - torch.eye(v.shape[-1], dtype=v.dtype)).abs() < limit).all()
+
+    def pairs(a, limit):
+        w, v = L.eigh(a)
+        return w, ((a @ v - v * w[..., None, :].to(v.dtype)).abs() < limit * 10).all(), upright(v, limit)
+
+    def split(a, limit):
+        u, s, vh = L.svd(a, full_matrices=False)
+        return s, upright(u, limit), upright(vh.mH, limit), (((u * s[..., None, :].to(u.dtype)) @ vh - a).abs() < limit * 10).all()
+
+    def real(n, limit):
+        return lambda x: (*split(kernel(x, n), limit), *pairs(kernel(x, n), limit))
+
+    def wave(x):
+        z = torch.polar(torch.outer(x, x.flip(0)).cos(), torch.outer(x, x * x))
+        return *split(z, 1e-12), *pairs(z + z.mH, 1e-12)
+
+    return [c("kernels", real(16, 2e-5), "f32 24"), c("kernels_f64", real(40, 1e-12), "f64 40"), c("waves", wave, "f64 12")]
+
+
+def complex_block_factors():
+    hollow = torch.tensor([[0.0, 1 + 1j, 2, 0], [1, 0, 3 - 2j, 1], [2, 3, 0, 5j], [0, 1j, 5, 0]])
+    tiny = torch.tensor([[1e-6, 1, 0, 2, 0], [1 + 2j, 1, 4, 0, 1], [0, 4 - 1j, 0, 1, 3], [2, 0, 1j, 1e-3, 7], [0, 1, 3 + 3j, 7, 2]])
+    both = torch.stack([tiny, -tiny, tiny.flip(0, 1)])
+
+    def solved_each(a, b):
+        return tuple(L.ldl_solve(*L.ldl_factor(a, hermitian=h), b, hermitian=h) for h in (False, True))
+
+    def each(a):
+        return *L.ldl_factor_ex(a), *L.ldl_factor_ex(a, hermitian=True)
+
+    return [
+        c("factors", lambda z: (*each(symmetric(z)), *each(hermitian(z)), *each(z[:2, :0, :0])), "c64 4x5x5"), c("c128", of_parts(lambda z: each(symmetric(z))), "f64 6x6", "f64 6x6"),
+        c("swaps", lambda a, b, z: (*each(a), *each(b), *each(torch.stack([z, 1 - z])), *each(b[:, :1, :1])), hollow, both, torch.zeros(3, 3, dtype=torch.complex64)),
+        c("solves", lambda z, b: solved_each(hermitian(z), b), "c64 3x6x6", "c64 3x6x2"), c("solves_swapped", lambda h, s, x, y: (*solved_each(h, x), *solved_each(s, y)), hollow, both, "c64 4x3", "c64 3x5x1"),
+    ]
+
+
 def groups():
-    return {f.__name__: f() for f in (general_eigenvalues, complex_eigenvalues, block_factors, data_splits, exponentials)}
+    return {f.__name__: f() for f in (general_eigenvalues, complex_eigenvalues, block_factors, data_splits, exponentials, complex_factors, complex_block_factors, graded_factors)}

@@ -495,8 +495,27 @@ def narrow():
     return cases + [Case(f"{n}_{kind[x.dtype]}", f, lambda x=x: [x, x.roll(37).flip(0)]) for n, f in two.items() for x in (every[:1] if n in ("gcd", "lcm") else every)]
 
 
+def losses_of_linear():
+    """What F.linear_cross_entropy becomes where it takes its rows by chunks: one operator, which may keep gradients."""
+    import torch.nn.modules.linear_cross_entropy  # noqa: F401: registers the operators
+    scalar, each = torch.ops.torch_nn._linear_cross_entropy_batch_chunked, torch.ops.torch_nn._linear_cross_entropy_batch_chunked_no_reduction
+
+    def kept(x, w, target, bias, weight, reduction, acc=torch.float32, grads=True):
+        return scalar(x, w, target, bias, weight, reduction, 2, 0.0, 4, "compact", acc, True, grads, grads, grads)
+
+    def of_classes(x, w, t, b, g):
+        return *kept(x, w, t, b, g, "mean"), *kept(x, w, t, None, None, "sum"), kept(x, w, t, b, g, "mean", grads=False)[0]
+
+    def of_chances(x, w, p, b, g):
+        return *kept(x, w, p.softmax(1), b, g, "mean"), *kept(x, w, p.softmax(1), None, None, "sum")
+
+    return [c("classes", of_classes, "f32 9x6", "f32 5x6", "i64 9 <5", "f32 5", "f32 5 >0"), c("chances", of_chances, "f32 9x6", "f32 5x6", "f32 9x5", "f32 5", "f32 5 >0"),
+            c("narrow", lambda x, w, t: (*kept(x, w, t, None, None, "mean"), each(x, w, t, None, None, -100, 4, "compact", torch.float32)), "bf16 9x6", "bf16 5x6", "i64 9 <5"),
+            c("of_module", F.linear_cross_entropy, "f32 9x6", "f32 5x6", "i64 9 <5")]
+
+
 def groups():
-    result = {f.__name__: f() for f in (unary, activations, binary, dtypes, reductions, normalisation, moments, overlaps, losses, views, joins, indexing,
+    result = {f.__name__: f() for f in (unary, activations, binary, dtypes, reductions, normalisation, moments, overlaps, losses, losses_of_linear, views, joins, indexing,
                                         ordering, long_rows, matmuls, convolutions, creation, statistics, factorisations, fused, lists, constants, narrow)}
     for name, group in result.items():
         names = [case.name for case in group]

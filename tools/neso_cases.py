@@ -228,7 +228,8 @@ def compare(name, got, want, rtol=None, atol=None, values=True):
 
 def worst_error(got, want):
     """Largest absolute difference among finite values; 0 where there is nothing to compare."""
-    got, want = got.to(torch.float64), want.to(torch.float64)
+    wide = torch.complex128 if want.is_complex() else torch.float64
+    got, want = got.to(wide), want.to(wide)
     finite = torch.isfinite(want) & torch.isfinite(got)
     error = float((got - want)[finite].abs().max()) if finite.any() else 0.0
     return error if math.isfinite(error) else 0.0

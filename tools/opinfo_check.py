@@ -51,8 +51,8 @@ def same_elements(got, want, source):
 
 
 # Operators whose vectors are free in sign (or, beyond the rank, in basis): their products are compared.
-FACTORS = {"linalg.svd": lambda u, s, v: product(u, s, v), "svd": lambda u, s, v: product(u, s, v.mT),
-           "linalg.eigh": lambda w, v: product(v, w, v.mT)}
+FACTORS = {"linalg.svd": lambda u, s, v: product(u, s, v), "svd": lambda u, s, v: product(u, s, v.mH),
+           "linalg.eigh": lambda w, v: product(v, w, v.mH)}
 # Eigenvalues in any order, and vectors of any phase.
 EIGEN = {"linalg.eig", "linalg.eigvals"}
 FREE = TIES | set(FACTORS) | EIGEN
@@ -60,24 +60,38 @@ FREE = TIES | set(FACTORS) | EIGEN
 
 def product(u, s, v):
     k = s.shape[-1]
+    s = s.to(u.dtype)
     return (u[..., :k] * s.unsqueeze(-2)) @ v[..., :k, :]
+
+
+def widened(tensor):
+    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
+
+
+def parts(tensor):
+    return torch.view_as_real(tensor.contiguous()) if tensor.is_complex() else tensor
+
+
+def as_complex(tensor):
+    """Complex numbers that lie in a file as pairs of float64, which has no dtype for them."""
+    return tensor if tensor.is_complex() else torch.view_as_complex(tensor.contiguous())
 
 
 def same_factors(op, got, want):
     """None if the factors multiply to the same and their vectors are orthonormal, else what is wrong."""
-    got, want = ([t[str(k)].double() for k in range(len(want))] for t in (got, want))
+    got, want = ([widened(t[str(k)]) for k in range(len(want))] for t in (got, want))
     for a, b in zip(got, want):
-        if a.shape != b.shape:
-            return f"shape {list(a.shape)}, expected {list(b.shape)}"
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return f"shape {list(a.shape)} of {a.dtype}, expected {list(b.shape)} of {b.dtype}"
     values = 0 if op == "linalg.eigh" else 1
     trouble = cases.compare(str(values), got[values], want[values], 1e-4, 1e-4)
-    trouble = trouble or cases.compare("product", FACTORS[op](*got), FACTORS[op](*want), 1e-4, 1e-4)
+    trouble = trouble or cases.compare("product", parts(FACTORS[op](*got)), parts(FACTORS[op](*want)), 1e-4, 1e-4)
     for k, matrix in enumerate(got):
         if k == values or trouble:
             continue
         rows = op == "linalg.svd" and k == 2
-        gram = matrix @ matrix.mT if rows else matrix.mT @ matrix
-        trouble = cases.compare(f"{k} orthonormal", gram, torch.eye(gram.shape[-1], dtype=gram.dtype).expand(gram.shape), 1e-4, 1e-4)
+        gram = matrix @ matrix.mH if rows else matrix.mH @ matrix
+        trouble = cases.compare(f"{k} orthonormal", parts(gram), parts(torch.eye(gram.shape[-1], dtype=gram.dtype).expand(gram.shape)), 1e-4, 1e-4)
     return trouble
 
 
@@ -86,6 +100,7 @@ def same_eigen(got, want, matrix):
     for name, tensor in want.items():
         if name not in got or got[name].shape != tensor.shape or got[name].dtype != tensor.dtype:
             return f"{name}: another shape or dtype"
+    got, want = ({name: as_complex(tensor) for name, tensor in t.items()} for t in (got, want))
     values, wanted = (t["0"].reshape(-1, t["0"].shape[-1]) for t in (got, want))
     limit = 1e-4 * max(1.0, float(want["0"].abs().max()))
     for row, (have, need) in enumerate(zip(values.tolist(), wanted.tolist())):

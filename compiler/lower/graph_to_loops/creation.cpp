@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lower/graph_to_loops/complex_val.h"
 #include "lower/graph_to_loops/op_call.h"
 #include "lower/graph_to_loops/parts.h"
 
@@ -35,12 +36,28 @@ static Tensors arangeOp(OpCall &o) {
   })};
 }
 
+/// base to the power of n numbers from start to end.
+static Tensors complexLogspace(OpCall &o) {
+  const Tensor a = cast(o.t("start"), DType::C128), z = cast(o.t("end"), DType::C128);
+  const double base = o.number("base", 10);
+  const Expr n = o.out().sizes[0];
+  const Tensor wide = numbers(o.ctx, DType::C128, o.out().sizes, [=](BodyBuilder &b, const Index &i) {
+    const Complex start = numberAt(b, a, {}), end = numberAt(b, z, {}), from = real(num(start.re, base));
+    if (n.isConst(1)) return powOf(from, start);
+    const Complex step = (end - start) / b.index(n - 1, DType::F64);
+    const Val lower = b.compare(OpKind::Lt, i[0], floorDiv(n, 2));
+    return powOf(from, where(lower, start + step * b.index(i[0], DType::F64), end - step * b.index(n - 1 - i[0], DType::F64)));
+  });
+  return {cast(wide, o.out().dtype)};
+}
+
 static Tensors linspaceOp(OpCall &o) {
   DType t = o.out().dtype;
+  bool logspace = o.node.target.rfind("aten.logspace", 0) == 0;
+  if (isComplex(t) && logspace) return complexLogspace(o);
   Tensor a = cast(o.t("start"), DType::F64), z = cast(o.t("end"), DType::F64);
   // Integer results start and end at integers.
   if (!isFloat(t)) a = cast(cast(a, t), DType::F64), z = cast(cast(z, t), DType::F64);
-  bool logspace = o.node.target.rfind("aten.logspace", 0) == 0;
   double base = o.number("base", 10);
   Expr n = o.out().sizes[0];
   DType acc = logspace || !isFloat(t) || t == DType::F64 ? DType::F64 : DType::F32;
@@ -183,7 +200,8 @@ void addCreation(OpTable &t) {
     })};
   });
   t.onComplex(OnComplex::Parts, "linspace");
-  t.onComplex(OnComplex::Refuse, "logspace arange");
+  t.onComplex(OnComplex::Own, "logspace");
+  t.onComplex(OnComplex::Refuse, "arange");
 }
 
 } // namespace neso::lower

@@ -544,7 +544,9 @@ static void addIndices(OpTable &t) {
         if (sx[k].isConst(1)) sx[k] = si[k];
         if (si[k].isConst(1)) si[k] = sx[k];
       }
-    return {gather(broadcastTo(x, sx), d, broadcastTo(index, si))};
+    // Any index is taken modulo the size, unlike gather's.
+    const Tensor within = binary(OpKind::Mod, broadcastTo(index, si), scalarExpr(o.ctx, x.size(d)));
+    return {gather(broadcastTo(x, sx), d, within)};
   });
   t.add("index_select.default",
         [](OpCall &o) -> Tensors { return {indexSelect(o.t("self"), o.integer("dim"), o.t("index"))}; });

@@ -1,6 +1,7 @@
-// Factors of symmetric matrices, A = P L D L^T P^T with blocks of one and two rows in D, and systems that are solved with them.
+// Factors of symmetric matrices, A = P L D L^T P^T with blocks of one and two rows in D, and systems that are solved with them; of Hermitian ones
+// L^T is L^H.
 //
-// As LAPACK's sytf2 and sytrs for the lower triangle: the pivots of Bunch and Kaufman, and its numbers of rows, from 1; both rows of a block have the
+// As LAPACK's sytf2 and sytrs, hetf2 and hetrs for the lower triangle: the pivots of Bunch and Kaufman, and its numbers of rows, from 1; both rows of a block have the
 // negative one of the row that the second changed places with.
 #include <cmath>
 
@@ -15,8 +16,16 @@ using loops::ReduceKind;
 
 Expr row(BodyBuilder &b, Val v, int64_t n) { return b.indirect(v, n, false, false); }
 
-/// Of the symmetric matrix whose lower triangle a has.
-Val lowerElement(BodyBuilder &b, const Tensor &a, const Index &i, Expr r, Expr c) { return elementOf(b, a, i, max(r, c), min(r, c)); }
+/// A number, conjugated where the matrix is Hermitian.
+Complex mirrored(Complex v, bool hermitian) { return hermitian ? conjugate(v) : v; }
+
+/// Of the symmetric or Hermitian matrix whose lower triangle a has. The latter's diagonal is real.
+Complex lowerElement(BodyBuilder &b, const Tensor &a, bool hermitian, const Index &i, Expr r, Expr c) {
+  const Complex v = numberOf(b, a, i, max(r, c), min(r, c));
+  if (!hermitian) return v;
+  const Complex above = where(b.compare(OpKind::Eq, r, c), real(v.re), conjugate(v));
+  return where(b.compare(OpKind::Gt, r, c), v, above);
+}
 
 /// What is decided of column j, [...] I64: whether it is the second of a block; whether the block has two rows; the row from 0 that the last one of the
 /// block changes places with; whether there is nothing to divide by.
@@ -29,12 +38,12 @@ struct Symmetric {
 };
 
 /// Which rows take part: (1 + sqrt 17) / 8 bounds how elements grow.
-Choice chooseBlock(const Tensor &a, const Tensor &second, Expr j) {
+Choice chooseBlock(const Tensor &a, bool hermitian, const Tensor &second, Expr j) {
   Lowering &ctx = a.ctx();
   const Sizes batch = batchOf(a);
   const int64_t n = rowsOf(a);
-  const DType t = a.dtype();
-  auto magnitude = [a](BodyBuilder &b, const Index &i, Expr r, Expr c) { return un(OpKind::Abs, lowerElement(b, a, i, r, c)); };
+  const DType t = toReal(a.dtype());
+  auto magnitude = [a, hermitian](BodyBuilder &b, const Index &i, Expr r, Expr c) { return sizeOf(lowerElement(b, a, hermitian, i, r, c)); };
   const Tensor below = Tensor::lazy(ctx, t, extended(batch, n), [=](BodyBuilder &b, const Index &at) {
     const Val v = magnitude(b, Index(at.begin(), at.end() - 1), at.back(), j);
     return where(b.compare(OpKind::Gt, at.back(), j), v, num(v, -1));
@@ -59,10 +68,10 @@ Choice chooseBlock(const Tensor &a, const Tensor &second, Expr j) {
 }
 
 /// a with rows and columns exchanged and the block's part taken from what is right of it.
-Tensor eliminated(const Tensor &a, const Choice &block, Expr j) {
+Tensor eliminated(const Tensor &a, bool hermitian, const Choice &block, Expr j) {
   const int64_t n = rowsOf(a);
   const Expr after = min(j + 1, n - 1);
-  return Tensor::lazy(a.ctx(), a.dtype(), a.sizes(), [=](BodyBuilder &b, const Index &at) {
+  return numbers(a.ctx(), a.dtype(), a.sizes(), [=](BodyBuilder &b, const Index &at) {
     const Index i(at.begin(), at.end() - 2);
     const Expr r = at[at.size() - 2], c = at.back();
     const Val done = ne(block.second.at(b, i), 0.0), two = ne(block.two.at(b, i), 0.0), idle = ne(block.idle.at(b, i), 0.0);
@@ -72,38 +81,44 @@ Tensor eliminated(const Tensor &a, const Choice &block, Expr j) {
       return row(b, where(eq(here, last), other, where(eq(here, other), last, here)), n);
     };
     const Expr fr = from(r), fc = from(c), fj = from(j), fa = from(after);
-    auto element = [&](Expr x, Expr y) { return lowerElement(b, a, i, x, y); };
-    const Val own = elementOf(b, a, i, r, c), moved = element(fr, fc), rj = element(fr, fj), cj = element(fc, fj), d = element(fj, fj);
+    auto element = [&](Expr x, Expr y) { return lowerElement(b, a, hermitian, i, x, y); };
+    auto across = [&](Complex v) { return mirrored(v, hermitian); };
+    const Complex own = numberOf(b, a, i, r, c), moved = element(fr, fc), rj = element(fr, fj), cj = element(fc, fj), d = element(fj, fj);
     // One row.
     const Val isJ = b.compare(OpKind::Eq, c, j), under = b.compare(OpKind::Gt, r, j);
-    const Val single = where(isJ, where(under, rj / d, moved), moved - rj / d * cj);
-    // Two: the inverse of [d, e; e, f], with e drawn out.
-    const Val e = element(fa, fj), f = element(fa, fa) / e, g = d / e, t = 1.0 / (f * g - 1.0) / e;
-    const Val ra = element(fr, fa), ca = element(fc, fa);
-    auto first = [&](Val xj, Val xa) { return t * (f * xj - xa); };
-    auto second = [&](Val xj, Val xa) { return t * (g * xa - xj); };
+    const Complex single = where(isJ, where(under, rj / d, moved), moved - rj / d * across(cj));
+    // Two: the inverse of [d, e; e, f], with e drawn out; of [d, e^H; e, f], with the length of e.
+    const Complex e = element(fa, fj), by = hermitian ? Complex{lengthOf(e), {}} : e;
+    const Complex f = element(fa, fa) / by, g = d / by, whole = f * g, t = Complex{num(whole.re, 1), {}} / (whole - Complex{num(whole.re, 1), {}}) / by;
+    const Complex ra = element(fr, fa), ca = element(fc, fa);
+    auto turned = [&](Complex v) { return hermitian ? e / by * v : v; };
+    auto turnedBack = [&](Complex v) { return hermitian ? conjugate(e / by) * v : v; };
+    auto first = [&](Complex xj, Complex xa) { return t * (f * xj - turned(xa)); };
+    auto second = [&](Complex xj, Complex xa) { return t * (g * xa - turnedBack(xj)); };
     const Val isAfter = b.compare(OpKind::Eq, c, j + 1), deep = b.compare(OpKind::Gt, r, j + 1);
-    const Val pair = where(isJ || isAfter, where(deep, where(isJ, first(rj, ra), second(rj, ra)), moved),
-                           moved - rj * first(cj, ca) - ra * second(cj, ca));
+    const Complex pair = where(isJ || isAfter, where(deep, where(isJ, first(rj, ra), second(rj, ra)), moved),
+                               moved - rj * across(first(cj, ca)) - ra * across(second(cj, ca)));
     const Val keeps = done || idle || b.compare(OpKind::Lt, c, j) || b.compare(OpKind::Lt, r, c);
-    return where(keeps, own, where(two, pair, single));
+    const Complex next = where(two, pair, single);
+    return where(keeps, own, hermitian ? where(b.compare(OpKind::Eq, r, c), real(next.re), next) : next);
   });
 }
 
-Symmetric factored(const Tensor &given) {
+Symmetric factored(const Tensor &given, bool hermitian) {
   Lowering &ctx = given.ctx();
   const Sizes batch = batchOf(given);
   const int64_t n = rowsOf(given);
   const Tensor x = source(given);
-  const Symmetric out{carry(Tensor::lazy(ctx, x.dtype(), x.sizes(), [=](BodyBuilder &b, const Index &at) {
-                        const Val v = x.at(b, at);
-                        return where(b.compare(OpKind::Ge, at[at.size() - 2], at.back()), v, num(v, 0));
+  const Symmetric out{carry(numbers(ctx, x.dtype(), x.sizes(), [=](BodyBuilder &b, const Index &at) {
+                        const Complex v = numberAt(b, x, at), diagonal = hermitian ? real(v.re) : v;
+                        const Expr r = at[at.size() - 2], c = at.back();
+                        return where(b.compare(OpKind::Gt, r, c), v, where(b.compare(OpKind::Eq, r, c), diagonal, Complex{num(v.re, 0), {}}));
                       })),
                       carry(fullInt(ctx, extended(batch, n), DType::I32, 0)), carry(fullInt(ctx, batch, DType::I32, 0))};
   const Tensor second = carry(fullInt(ctx, batch, DType::I64, 0));
   forTurns(ctx, n, [&](Expr j) {
-    const Choice block = chooseBlock(out.packed, second, j);
-    const Tensor next = eliminated(out.packed, block, j).realize();
+    const Choice block = chooseBlock(out.packed, hermitian, second, j);
+    const Tensor next = eliminated(out.packed, hermitian, block, j).realize();
     put(Tensor::lazy(ctx, DType::I32, out.pivots.sizes(), [=](BodyBuilder &b, const Index &at) {
           const Index i(at.begin(), at.end() - 1);
           const Val old = out.pivots.at(b, at), two = ne(block.two.at(b, i), 0.0), number = block.other.at(b, i) + 1.0;
@@ -143,10 +158,11 @@ Tensor secondRows(const Tensor &pivots) {
   return out;
 }
 
-/// Steps of sytrs on the columns of x: L and D downwards, then L^T upwards.
+/// Steps of sytrs or hetrs on the columns of x: L and D downwards, then L^T or L^H upwards.
 class Solver {
 public:
-  Solver(const Tensor &packed, const Tensor &pivots, const Tensor &x) : a_(packed), pivots_(pivots), second_(secondRows(pivots)), x_(carry(x)), n_(rowsOf(packed)) {}
+  Solver(const Tensor &packed, bool hermitian, const Tensor &pivots, const Tensor &x)
+      : a_(packed), pivots_(pivots), second_(secondRows(pivots)), x_(carry(x)), hermitian_(hermitian), n_(rowsOf(packed)) {}
   Tensor solve() {
     forTurns(x_.ctx(), n_, [this](Expr j) { step([=, this](BodyBuilder &b, const Index &i, Expr r, Expr c) { return down(b, i, r, c, j); }); });
     forTurns(x_.ctx(), n_, [this](Expr turn) { up(n_ - 1 - turn); });
@@ -154,64 +170,68 @@ public:
   }
 
 private:
-  void step(const MatrixFn &fn) { put(matrixOf(x_.ctx(), x_.dtype(), batchOf(x_), x_.size(-2), x_.size(-1), fn), x_); }
+  void step(const NumberMatrixFn &fn) { put(numberMatrixOf(x_.ctx(), x_.dtype(), batchOf(x_), x_.size(-2), x_.size(-1), fn), x_); }
   Val isSecond(BodyBuilder &b, const Index &i, Expr j) const { return ne(second_.at(b, extended(i, j)), 0.0); }
   Val isPair(BodyBuilder &b, const Index &i, Expr j) const { return pivots_.at(b, extended(i, j)) < 0.0; }
   Val other(BodyBuilder &b, const Index &i, Expr j) const {
     return b.cast(un(OpKind::Abs, pivots_.at(b, extended(i, j))), DType::I64) - 1.0;
   }
   /// Row e of x after rows `at` and `other` changed places.
-  Val exchanged(BodyBuilder &b, const Index &i, Expr e, Expr c, Val at, Val other) const {
+  Complex exchanged(BodyBuilder &b, const Index &i, Expr e, Expr c, Val at, Val other) const {
     const Val here = b.index(e);
-    return elementOf(b, x_, i, row(b, where(eq(here, at), other, where(eq(here, other), at, here)), n_), c);
+    return numberOf(b, x_, i, row(b, where(eq(here, at), other, where(eq(here, other), at, here)), n_), c);
   }
-  Val down(BodyBuilder &b, const Index &i, Expr r, Expr c, Expr j) const {
+  Complex down(BodyBuilder &b, const Index &i, Expr r, Expr c, Expr j) const {
     const Expr after = min(j + 1, n_ - 1);
     const Val pair = isPair(b, i, j), at = where(pair, b.index(after), b.index(j)), p = other(b, i, j);
     auto x = [&](Expr e) { return exchanged(b, i, e, c, at, p); };
-    auto a = [&](Expr y, Expr z) { return elementOf(b, a_, i, y, z); };
-    const Val here = x(r), xj = x(j), xa = x(after);
+    auto a = [&](Expr y, Expr z) { return numberOf(b, a_, i, y, z); };
+    auto diagonal = [&](Expr y) { return hermitian_ ? Complex{a(y, y).re, {}} : a(y, y); };
+    const Complex here = x(r), xj = x(j), xa = x(after);
     const Val isJ = b.compare(OpKind::Eq, r, j), isAfter = b.compare(OpKind::Eq, r, j + 1);
-    const Val single = where(isJ, here / a(j, j), where(b.compare(OpKind::Gt, r, j), here - a(r, j) * xj, here));
-    const Val e = a(after, j), f = a(after, after) / e, g = a(j, j) / e, whole = f * g - 1.0, u = xj / e, v = xa / e;
-    const Val rest = here - a(r, j) * xj - a(r, after) * xa;
-    const Val block = where(isJ, (f * u - v) / whole, where(isAfter, (g * v - u) / whole, where(b.compare(OpKind::Gt, r, j + 1), rest, here)));
-    return where(isSecond(b, i, j), elementOf(b, x_, i, r, c), where(pair, block, single));
+    const Complex single = where(isJ, here / diagonal(j), where(b.compare(OpKind::Gt, r, j), here - a(r, j) * xj, here));
+    const Complex e = a(after, j), above = mirrored(e, hermitian_), f = diagonal(after) / e, g = diagonal(j) / above, product = f * g,
+                  whole = product - Complex{num(product.re, 1), {}}, u = xj / above, v = xa / e;
+    const Complex rest = here - a(r, j) * xj - a(r, after) * xa;
+    const Complex block = where(isJ, (f * u - v) / whole, where(isAfter, (g * v - u) / whole, where(b.compare(OpKind::Gt, r, j + 1), rest, here)));
+    return where(isSecond(b, i, j), numberOf(b, x_, i, r, c), where(pair, block, single));
   }
   /// Row j loses what the rows below its block have of it; then the rows of the block go back to where they were.
   void up(Expr j) {
     Sizes sizes = batchOf(x_);
     sizes.push_back(x_.size(-1));
-    const Tensor along = x_.ctx().reduce(ReduceKind::Sum, x_.dtype(), sizes, {Expr(n_)}, [=, this](BodyBuilder &b, const Index &at, const Index &k) {
+    const Tensor along = sumOfNumbers(x_.ctx(), x_.dtype(), sizes, n_, [=, this](BodyBuilder &b, const Index &at, Expr k) {
       const Index i(at.begin(), at.end() - 1);
-      const Val first = isPair(b, i, j) && !isSecond(b, i, j), product = elementOf(b, a_, i, k[0], j) * elementOf(b, x_, i, k[0], at.back());
-      const Val under = b.compare(OpKind::Gt, k[0], j) && !(first && b.compare(OpKind::Eq, k[0], j + 1));
-      return where(under, product, num(product, 0));
-    })[0];
+      const Val first = isPair(b, i, j) && !isSecond(b, i, j);
+      const Complex product = mirrored(numberOf(b, a_, i, k, j), hermitian_) * numberOf(b, x_, i, k, at.back());
+      const Val under = b.compare(OpKind::Gt, k, j) && !(first && b.compare(OpKind::Eq, k, j + 1));
+      return where(under, product, Complex{num(product.re, 0), {}});
+    });
     step([=, this](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-      const Val x = elementOf(b, x_, i, r, c);
-      return where(b.compare(OpKind::Eq, r, j), x - along.at(b, extended(i, c)), x);
+      const Complex x = numberOf(b, x_, i, r, c);
+      return where(b.compare(OpKind::Eq, r, j), x - numberAt(b, along, extended(i, c)), x);
     });
     step([=, this](BodyBuilder &b, const Index &i, Expr r, Expr c) {
       const Val first = isPair(b, i, j) && !isSecond(b, i, j), second = isSecond(b, i, j);
       const Val at = where(first, b.index(min(j + 1, n_ - 1)), b.index(j)), p = other(b, i, j);
-      return where(second, elementOf(b, x_, i, r, c), exchanged(b, i, r, c, at, p));
+      return where(second, numberOf(b, x_, i, r, c), exchanged(b, i, r, c, at, p));
     });
   }
 
   Tensor a_, pivots_, second_, x_;
+  bool hermitian_;
   int64_t n_;
 };
 
 Tensors factorOp(OpCall &o) {
   const Tensor a = o.t("self");
-  if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
   Tensors out;
   if (rowsOf(a) == 0) {
     for (size_t k = 0; k < o.outCount(); ++k) out.push_back(full(o.ctx, o.out(k).sizes, o.out(k).dtype, 0));
     return out;
   }
-  const Symmetric f = factored(a);
+  const Symmetric f = factored(a, a.isComplex() && o.flag("hermitian"));
   out = {f.packed, f.pivots};
   if (o.outCount() > 2) out.push_back(f.info);
   return out;
@@ -219,12 +239,12 @@ Tensors factorOp(OpCall &o) {
 
 Tensors solveOp(OpCall &o) {
   const Tensor packed = o.t("LD"), b = o.t("B");
-  if (std::string why = matrixFault(packed); !why.empty()) return o.fail(why);
+  if (std::string why = numberFault(packed); !why.empty()) return o.fail(why);
   const Sizes &sizes = o.out().sizes;
   if (rowsOf(packed) == 0) return {full(o.ctx, sizes, o.out().dtype, 0)};
   Sizes batch(sizes.begin(), sizes.end() - 2), ofMatrix = batch, ofPivots = batch;
   ofMatrix.push_back(packed.size(-2)), ofMatrix.push_back(packed.size(-1)), ofPivots.push_back(packed.size(-1));
-  return {Solver(source(broadcastTo(packed, ofMatrix)), source(broadcastTo(o.t("pivots"), ofPivots)), broadcastTo(b, sizes)).solve()};
+  return {Solver(source(broadcastTo(packed, ofMatrix)), packed.isComplex() && o.flag("hermitian"), source(broadcastTo(o.t("pivots"), ofPivots)), broadcastTo(b, sizes)).solve()};
 }
 
 } // namespace
@@ -232,6 +252,7 @@ Tensors solveOp(OpCall &o) {
 void addLdl(OpTable &t) {
   t.add("linalg_ldl_factor.default linalg_ldl_factor_ex.default", factorOp);
   t.add("linalg_ldl_solve.default", solveOp);
+  t.onComplex(OnComplex::Own, "linalg_ldl_factor linalg_ldl_factor_ex linalg_ldl_solve");
 }
 
 } // namespace neso::lower

@@ -373,8 +373,7 @@ static Complex reflectorAt(BodyBuilder &b, const Tensor &packed, const Index &i,
   return where(j.is(OpKind::Gt, b, r), v, where(j.is(OpKind::Eq, b, r), Complex{num(v.re, 1), {}}, Complex{num(v.re, 0), {}}));
 }
 
-/// The sums over r of `count` numbers.
-static Tensor sumOfNumbers(Lowering &ctx, DType t, const Sizes &sizes, Expr count, const std::function<Complex(BodyBuilder &, const Index &, Expr r)> &fn) {
+Tensor sumOfNumbers(Lowering &ctx, DType t, const Sizes &sizes, Expr count, const std::function<Complex(BodyBuilder &, const Index &, Expr r)> &fn) {
   auto part = [&](bool imaginary) {
     return ctx.reduce(loops::ReduceKind::Sum, toReal(t), sizes, {count}, [=](BodyBuilder &b, const Index &i, const Index &r) {
       const Complex v = fn(b, i, r[0]);

@@ -25,6 +25,8 @@ Val elementOf(BodyBuilder &b, const Tensor &a, const Index &batch, Expr r, Expr 
 using NumberMatrixFn = std::function<Complex(BodyBuilder &, const Index &batch, Expr r, Expr c)>;
 Tensor numberMatrixOf(Lowering &ctx, DType t, const Sizes &batch, Expr rows, Expr columns, const NumberMatrixFn &fn);
 Complex numberOf(BodyBuilder &b, const Tensor &a, const Index &batch, Expr r, Expr c);
+/// The sums over r of `count` numbers. Realizes.
+Tensor sumOfNumbers(Lowering &ctx, DType t, const Sizes &sizes, Expr count, const std::function<Complex(BodyBuilder &, const Index &, Expr r)> &fn);
 /// Conjugated, where it is complex.
 Tensor conjugateOf(const Tensor &a);
 Sizes batchOf(const Tensor &a);
@@ -65,7 +67,7 @@ Tensor applyReflectors(const Reflectors &h, const Tensor &c, bool adjoint);
 /// Solves a x = b for square a, with partial pivoting.
 Tensor solveMatrix(const Tensor &a, const Tensor &b);
 
-/// Singular values, largest first, and the right vectors as columns: a V = U S.
+/// Singular values of matrices with no more columns than rows, largest first, and the right vectors as columns: a V = U S.
 struct Singular {
   Tensor values, v, av;
 };

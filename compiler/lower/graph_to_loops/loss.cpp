@@ -109,17 +109,49 @@ static Tensors crossEntropyOf(OpCall &o, const Tensor &x, int64_t reduction) {
       xs, t, t, [smooth](std::span<const Val> v) { return v[0] * (1 - smooth) + v[1] * (num(v[2], smooth) / v[2]); })};
 }
 
-/// The cross entropy of a linear layer's outputs. What it keeps for gradients is empty.
+/// What a cross entropy that is summed up, or averaged, changes by with each of the logits [N, C].
+static Tensor gradientOfLogits(OpCall &o, const Tensor &logits, bool averages) {
+  const Tensor target = o.t("target"), given = o.opt("weight"), p = softmax(logits, 1, logits.dtype(), false);
+  const DType t = logits.dtype();
+  const Tensor weight = given.valid() ? cast(given, t) : given;
+  if (isFloat(target.dtype())) {
+    Tensor wanted = cast(target, t);
+    if (weight.valid()) wanted = mul(wanted, unsqueeze(weight, 0));
+    const Tensor g = sub(mul(p, sum(wanted, {1}, true, t)), wanted);
+    return averages ? div(g, exprAs(o.ctx, logits.size(0), t)) : g;
+  }
+  const Tensor keep = binary(OpKind::Ne, target, scalarInt(o.ctx, o.integer("ignore_index", -100)));
+  const Tensor rows = where(keep, target, fullInt(o.ctx, {}, target.dtype(), 0)), none = full(o.ctx, {}, t, 0);
+  Tensor each = where(keep, weight.valid() ? indexSelect(weight, 0, rows) : full(o.ctx, {}, t, 1), none);
+  if (averages) each = div(each, sum(each, {}, false, t));
+  const Tensor hit = Tensor::lazy(o.ctx, t, logits.sizes(), [rows, t](BodyBuilder &b, const Index &i) {
+    return b.cast(eq(b.cast(rows.at(b, {i[0]}), DType::I64), b.index(i[1])), computeType(t));
+  });
+  return mul(sub(p, hit), unsqueeze(each, 1)).realize();
+}
+
+/// The cross entropy of a linear layer's outputs, and its gradients where they are kept for the way back.
 static Tensors linearCrossEntropy(OpCall &o) {
-  for (const char *gradient : {"compute_input_grad", "compute_linear_weight_grad", "compute_linear_bias_grad"})
-    if (o.flag(gradient)) return o.fail("gradients are not computed");
   std::string mode = o.text("reduction", "none");
   // Logits in the accumulator's type: they are never rounded to that of the weights.
   DType acc = o.dtype("acc_dtype").value_or(o.t("input").dtype());
   auto widened = [&](const Tensor &x) { return x.valid() ? cast(x, acc) : x; };
   Tensor logits = linear(widened(o.t("input")), widened(o.t("linear_weight")), widened(o.opt("linear_bias")));
   Tensors out{cast(crossEntropyOf(o, logits, mode == "mean" ? 1 : mode == "sum" ? 2 : 0)[0], o.out().dtype)};
-  for (size_t k = 1; k < o.outCount(); ++k) out.push_back(full(o.ctx, o.out(k).sizes, o.out(k).dtype, 0));
+  const char *flags[] = {"", "compute_input_grad", "compute_linear_weight_grad", "compute_linear_bias_grad"};
+  Tensor g;
+  for (size_t k = 1; k < o.outCount(); ++k) {
+    const DType t = o.out(k).dtype;
+    if (!o.flag(flags[k])) {
+      out.push_back(full(o.ctx, o.out(k).sizes, t, 0));
+      continue;
+    }
+    if (!g.valid()) g = gradientOfLogits(o, logits, mode == "mean");
+    const Tensor of = k == 1   ? matmul(g, widened(o.t("linear_weight")))
+                      : k == 2 ? matmul(transpose(g, 0, 1), widened(o.t("input")))
+                               : sum(g, {0}, false, acc);
+    out.push_back(cast(of, t));
+  }
   return out;
 }
 

@@ -63,9 +63,15 @@ static Tensors rmsNorm(OpCall &o) {
   Tensor x = o.t("input"), w = o.opt("weight");
   Dims dims = trailing(x, o.exprs("normalized_shape").size());
   double eps = o.has("eps")                           ? o.number("eps")
-               : computeType(x.dtype()) == DType::F64 ? 2.220446049250313e-16
+               : computeType(toReal(x.dtype())) == DType::F64 ? 2.220446049250313e-16
                                                       : 1.1920928955078125e-07;
   x.reused();
+  if (x.isComplex()) {
+    // ATen squares complex numbers as they are, and takes a complex root.
+    const Tensor root = unary(add(mean(mul(x, x), dims, true, x.dtype()), scalarFloat(o.ctx, eps)), OpKind::Rsqrt).realize();
+    const Tensor y = mul(x, root);
+    return {cast(w.valid() ? mul(y, w) : y, o.out().dtype), root};
+  }
   DType acc = computeType(x.dtype());
   Tensor xs[] = {x};
   Tensor sq = pointwise(xs, acc, acc, [](std::span<const Val> v) { return v[0] * v[0]; });
@@ -251,7 +257,7 @@ void addNorm(OpTable &t) {
     })};
   });
   t.add("_weight_norm.default _weight_norm_interface.default", weightNorm);
-  t.onComplex(OnComplex::Own, "renorm");
+  t.onComplex(OnComplex::Own, "renorm rms_norm _fused_rms_norm");
 }
 
 } // namespace neso::lower

@@ -1,8 +1,11 @@
 // Eigenvalues of symmetric matrices and singular values, by Jacobi's method in float64.
 //
 // A sweep visits every pair of columns once, in rounds of disjoint pairs (the order of a round-robin tournament), so
-// that one round is a few loop nests over the whole matrix: the rotations of all pairs, then their effect. Seven to ten
-// sweeps reach the last bit for matrices of up to 64 columns; convergence is quadratic.
+// that one round is a few loop nests over the whole matrix: the rotations of all pairs, then their effect.
+//
+// The sweeps work on what two QR factorisations leave of the matrix. These order it by magnitude and bring it near a diagonal
+// where its values are far apart, which is where Jacobi's method by itself is slow: of matrices like exp(-(x_i - x_j)^2), whose
+// values fall by powers of ten, it leaves columns of small values far from orthogonal after any usual number of sweeps.
 #include <cmath>
 
 #include "lower/graph_to_loops/linalg.h"
@@ -10,8 +13,13 @@
 namespace neso::lower {
 
 namespace {
-constexpr int kSweepsF32 = 7, kSweepsF64 = 10;
-int sweepsFor(DType t) { return t == DType::F32 ? kSweepsF32 : kSweepsF64; }
+/// Sweeps after which nothing is left that results of type t can show, measured on matrices of 2 to 64 columns: random, orthogonal, of low rank, with
+/// values that fall by powers of ten or stand close together. Convergence is quadratic in the end.
+int sweepsFor(int64_t columns, DType t, bool eigenvalues) {
+  int bits = 0;
+  while ((int64_t(1) << bits) < columns) ++bits;
+  return bits + (t == DType::F32 ? 2 : eigenvalues ? 5 : 3);
+}
 } // namespace
 
 /// For each round of a tournament of n players the partner of each (itself, if it rests), as constants I64 [n].
@@ -34,35 +42,46 @@ static Tensors tournament(Lowering &ctx, int64_t n) {
   return out;
 }
 
-/// Coefficients of one round: column k becomes keep[k] * column k + mix[k] * column partner(k).
+/// Coefficients of one round: column k becomes keep[k] * column k + mix[k] * column partner(k). Of complex matrices, mix is complex.
 struct Rotation {
   Tensor keep, mix;
 };
 
-/// The rotation that annihilates `cross` between p < q with diagonal entries alpha (of p) and beta (of q), for column k
-/// of the pair.
-static Rotation
-rotationOf(Lowering &ctx, const Sizes &batch, int64_t n, const Tensor &partner,
-           const std::function<std::array<Val, 3>(BodyBuilder &, const Index &batch, Expr p, Expr q)> &entries) {
+DType wideType(const Tensor &a) { return a.isComplex() ? DType::C128 : DType::F64; }
+
+/// What the rotation of columns p < q goes by: the diagonal entries alpha of p and beta of q, and the one that it annihilates, in row p and column q.
+struct Entries {
+  Val alpha, beta;
+  Complex cross;
+};
+using EntriesFn = std::function<Entries(BodyBuilder &, const Index &batch, Expr p, Expr q)>;
+
+/// The rotation of each pair. A complex cross is a length with a phase: column q is turned by the phase first, then all is as with real numbers, and
+/// it is turned back.
+static Rotation rotationOf(Lowering &ctx, DType t, const Sizes &batch, int64_t n, const Tensor &partner, const EntriesFn &entries) {
   Sizes sizes = batch;
   sizes.push_back(n);
   auto coefficient = [&](bool keep) {
-    return Tensor::lazy(ctx, DType::F64, sizes,
-                        [=](BodyBuilder &b, const Index &i) {
-                          Index at(i.begin(), i.end() - 1);
-                          Val mine = b.index(i.back()), other = partner.at(b, {i.back()});
-                          Expr p = b.indirect(vmin(mine, other), n, false, false),
-                               q = b.indirect(vmax(mine, other), n, false, false);
-                          auto [alpha, beta, cross] = entries(b, at, p, q);
-                          Val zeta = (beta - alpha) / (cross * 2.0);
-                          Val tangent = where(zeta >= 0.0, num(zeta, 1), num(zeta, -1)) /
-                                        (un(OpKind::Abs, zeta) + un(OpKind::Sqrt, zeta * zeta + 1.0));
-                          Val idle = eq(cross, 0.0) || eq(mine, other);
-                          tangent = where(idle, num(zeta, 0), tangent);
-                          Val cosine = 1.0 / un(OpKind::Sqrt, tangent * tangent + 1.0);
-                          if (keep) return cosine;
-                          return where(mine < other, -(tangent * cosine), tangent * cosine);
-                        })
+    return numbers(ctx, keep ? DType::F64 : t, sizes,
+                   [=](BodyBuilder &b, const Index &i) {
+                     Index at(i.begin(), i.end() - 1);
+                     Val mine = b.index(i.back()), other = partner.at(b, {i.back()});
+                     Expr p = b.indirect(vmin(mine, other), n, false, false),
+                          q = b.indirect(vmax(mine, other), n, false, false);
+                     auto [alpha, beta, cross] = entries(b, at, p, q);
+                     const Val length = cross.isReal() ? cross.re : lengthOf(cross);
+                     Val zeta = (beta - alpha) / (length * 2.0);
+                     Val tangent = where(zeta >= 0.0, num(zeta, 1), num(zeta, -1)) /
+                                   (un(OpKind::Abs, zeta) + un(OpKind::Sqrt, zeta * zeta + 1.0));
+                     const Val none = eq(length, 0.0), idle = none || eq(mine, other);
+                     tangent = where(idle, num(zeta, 0), tangent);
+                     Val cosine = 1.0 / un(OpKind::Sqrt, tangent * tangent + 1.0);
+                     if (keep) return Complex{cosine, {}};
+                     const Val sine = where(mine < other, -(tangent * cosine), tangent * cosine);
+                     if (cross.isReal()) return Complex{sine, {}};
+                     const Complex phase = cross / where(none, num(length, 1), length);
+                     return where(mine < other, conjugate(phase), phase) * sine;
+                   })
         .realize();
   };
   return {coefficient(true), coefficient(false)};
@@ -70,23 +89,23 @@ rotationOf(Lowering &ctx, const Sizes &batch, int64_t n, const Tensor &partner,
 
 static Tensor rotateColumns(const Tensor &a, const Rotation &turn, const Tensor &partner) {
   int64_t n = columnsOf(a);
-  return matrixOf(a.ctx(), DType::F64, batchOf(a), a.size(-2), n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+  return numberMatrixOf(a.ctx(), a.dtype(), batchOf(a), a.size(-2), n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
     Index at = i;
     at.push_back(c);
-    return turn.keep.at(b, at) * elementOf(b, a, i, r, c) +
-           turn.mix.at(b, at) * elementOf(b, a, i, r, b.indirect(partner.at(b, {c}), n, false, false));
+    return numberOf(b, a, i, r, c) * turn.keep.at(b, at) +
+           numberAt(b, turn.mix, at) * numberOf(b, a, i, r, b.indirect(partner.at(b, {c}), n, false, false));
   });
 }
 
 /// Columns of a in the order of positions [..., n].
 static Tensor takeColumns(const Tensor &a, const Tensor &order) {
   int64_t n = columnsOf(a);
-  return matrixOf(a.ctx(), a.dtype(), batchOf(a), a.size(-2), order.size(-1),
-                  [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-                    Index at = i;
-                    at.push_back(c);
-                    return elementOf(b, a, i, r, b.indirect(order.at(b, at), n, false, false));
-                  });
+  return numberMatrixOf(a.ctx(), a.dtype(), batchOf(a), a.size(-2), order.size(-1),
+                        [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+                          Index at = i;
+                          at.push_back(c);
+                          return numberOf(b, a, i, r, b.indirect(order.at(b, at), n, false, false));
+                        });
 }
 
 namespace {
@@ -95,80 +114,114 @@ struct Eigen {
 };
 } // namespace
 
-/// The symmetric matrix in one triangle of a.
+static Tensor adjointOf(const Tensor &a) { return transpose(conjugateOf(a), -2, -1); }
+
+/// The symmetric, or Hermitian, matrix in one triangle of a.
 static Tensor symmetricOf(const Tensor &a0, bool upper, DType t) {
   Tensor a = source(cast(a0, t));
-  return matrixOf(a.ctx(), t, batchOf(a), a.size(-2), a.size(-1), [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+  return numberMatrixOf(a.ctx(), t, batchOf(a), a.size(-2), a.size(-1), [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
     Expr lo = min(r, c), hi = max(r, c);
-    return elementOf(b, a, i, upper ? lo : hi, upper ? hi : lo);
+    const Complex v = numberOf(b, a, i, upper ? lo : hi, upper ? hi : lo);
+    if (v.isReal()) return v;
+    const Complex other = where(b.compare(OpKind::Eq, r, c), real(v.re), conjugate(v));
+    return where(b.compare(upper ? OpKind::Lt : OpKind::Gt, r, c), v, other);
   });
 }
 
-/// Of the symmetric matrix in one triangle of a; values ascend.
+/// R of a factorisation of a tall matrix, without the rows of zeros.
+static Tensor triangleOf(const Reflectors &h) {
+  const Tensor &x = h.packed;
+  const int64_t n = columnsOf(x);
+  return numberMatrixOf(x.ctx(), x.dtype(), batchOf(x), n, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+    const Complex v = numberOf(b, x, i, r, c);
+    return where(b.compare(OpKind::Le, r, c), v, Complex{num(v.re, 0), {}});
+  });
+}
+
+/// Of the symmetric or Hermitian matrix in one triangle of a; values ascend.
 static Eigen eigenOf(const Tensor &a0, bool upper) {
   Lowering &ctx = a0.ctx();
   int64_t n = rowsOf(a0);
-  Tensor a = symmetricOf(a0, upper, DType::F64);
-  Tensor v = identityMatrix(a, n, n);
+  Tensor a = symmetricOf(a0, upper, wideType(a0));
+  // a = Q R becomes R Q = Q^H a Q, twice.
+  std::vector<Reflectors> before;
+  for (int step = 0; step < 2; ++step) {
+    before.push_back(reflectorsOf(a));
+    a = symmetricOf(adjointOf(applyReflectors(before.back(), adjointOf(triangleOf(before.back())), true)), false, a.dtype());
+  }
+  Tensor v = identityMatrix(a, n, n).realize();
   Tensors rounds = tournament(ctx, n);
-  for (int sweep = 0; sweep < sweepsFor(a0.dtype()); ++sweep)
+  for (int sweep = 0; sweep < sweepsFor(n, toReal(a0.dtype()), true); ++sweep)
     for (const Tensor &partner : rounds) {
       Tensor old = a;
-      Rotation turn = rotationOf(ctx, batchOf(a), n, partner, [old](BodyBuilder &b, const Index &i, Expr p, Expr q) {
-        return std::array<Val, 3>{elementOf(b, old, i, p, p), elementOf(b, old, i, q, q), elementOf(b, old, i, p, q)};
+      Rotation turn = rotationOf(ctx, a.dtype(), batchOf(a), n, partner, [old](BodyBuilder &b, const Index &i, Expr p, Expr q) {
+        const Tensor diagonal = old.real();
+        return Entries{elementOf(b, diagonal, i, p, p), elementOf(b, diagonal, i, q, q), numberOf(b, old, i, p, q)};
       });
-      a = transpose(rotateColumns(transpose(rotateColumns(a, turn, partner), -2, -1), turn, partner), -2, -1);
+      a = adjointOf(rotateColumns(adjointOf(rotateColumns(a, turn, partner)), turn, partner));
       v = rotateColumns(v, turn, partner);
     }
   Sizes sizes = batchOf(a);
   sizes.push_back(n);
-  Tensor diagonal = remap(a, sizes, [](const Index &i) {
+  Tensor diagonal = remap(a.real(), sizes, [](const Index &i) {
     Index j = i;
     j.push_back(i.back());
     return j;
   });
   auto [values, order] = ctx.sort(diagonal, static_cast<int64_t>(sizes.size()) - 1, false);
-  return {values, takeColumns(v, order)};
+  Tensor vectors = takeColumns(v, order);
+  for (size_t k = before.size(); k-- > 0;) vectors = applyReflectors(before[k], vectors, false);
+  return {values, vectors};
 }
 
 Singular singularOf(const Tensor &a0) {
   Lowering &ctx = a0.ctx();
-  int64_t n = columnsOf(a0);
-  Tensor a = cast(a0, DType::F64);
-  a.realize();
-  Tensor v = identityMatrix(a, n, n);
+  const int64_t m = rowsOf(a0), n = columnsOf(a0);
+  // a0 = Q1 R1 and R1^H = Q2 R2: with R2^H v = u s, a0 Q2 v = Q1 u s.
+  const Reflectors first = reflectorsOf(cast(a0, wideType(a0))), second = reflectorsOf(adjointOf(triangleOf(first)));
+  Tensor a = adjointOf(triangleOf(second)).realize();
+  Tensor v = identityMatrix(a, n, n).realize();
   Sizes sizes = batchOf(a);
   sizes.push_back(n);
   Tensors rounds = tournament(ctx, n);
-  Expr rows = a.size(-2);
-  auto product = [&](const Tensor &m, const Tensor &partner) {
-    // Dot products of the columns with themselves, or with their partners.
-    return ctx.reduce(
-        loops::ReduceKind::Sum, DType::F64, sizes, {rows}, [=](BodyBuilder &b, const Index &i, const Index &r) {
-          Index batch(i.begin(), i.end() - 1);
-          Expr other = partner.valid() ? b.indirect(partner.at(b, {i.back()}), n, false, false) : i.back();
-          return elementOf(b, m, batch, r[0], i.back()) * elementOf(b, m, batch, r[0], other);
-        })[0];
+  // The squared lengths of the columns.
+  auto squares = [&](const Tensor &m) {
+    return sumOfNumbers(ctx, DType::F64, sizes, n, [=](BodyBuilder &b, const Index &i, Expr r) {
+      return Complex{squareOf(numberOf(b, m, Index(i.begin(), i.end() - 1), r, i.back())), {}};
+    });
   };
-  for (int sweep = 0; sweep < sweepsFor(a0.dtype()); ++sweep)
+  // Their products with their partners: of the one that comes first, conjugated, with the other.
+  auto crossesOf = [&](const Tensor &m, const Tensor &partner) {
+    return sumOfNumbers(ctx, m.dtype(), sizes, n, [=](BodyBuilder &b, const Index &i, Expr r) {
+      const Index batch(i.begin(), i.end() - 1);
+      const Expr other = b.indirect(partner.at(b, {i.back()}), n, false, false);
+      return conjugate(numberOf(b, m, batch, r, i.back())) * numberOf(b, m, batch, r, other);
+    });
+  };
+  for (int sweep = 0; sweep < sweepsFor(n, toReal(a0.dtype()), false); ++sweep)
     for (const Tensor &partner : rounds) {
-      Tensor norms = product(a, {}), crosses = product(a, partner);
-      Rotation turn = rotationOf(ctx, batchOf(a), n, partner, [=](BodyBuilder &b, const Index &i, Expr p, Expr q) {
+      Tensor norms = squares(a), crosses = crossesOf(a, partner);
+      Rotation turn = rotationOf(ctx, a.dtype(), batchOf(a), n, partner, [=](BodyBuilder &b, const Index &i, Expr p, Expr q) {
         Index at = i, to = i;
         at.push_back(p), to.push_back(q);
-        return std::array<Val, 3>{norms.at(b, at), norms.at(b, to), crosses.at(b, at)};
+        return Entries{norms.at(b, at), norms.at(b, to), numberAt(b, crosses, at)};
       });
       a = rotateColumns(a, turn, partner);
       v = rotateColumns(v, turn, partner);
     }
-  Tensor lengths = unary(product(a, {}), OpKind::Sqrt);
+  Tensor lengths = unary(squares(a), OpKind::Sqrt);
   auto [values, order] = ctx.sort(lengths, static_cast<int64_t>(sizes.size()) - 1, true);
-  return {values, takeColumns(v, order), takeColumns(a, order)};
+  const Tensor turned = takeColumns(a, order);
+  const Tensor below = numberMatrixOf(ctx, a.dtype(), batchOf(a), m, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+    const Complex e = numberOf(b, turned, i, min(r, Expr(n - 1)), c);
+    return where(b.compare(OpKind::Lt, r, n), e, Complex{num(e.re, 0), {}});
+  });
+  return {values, applyReflectors(second, takeColumns(v, order), false), applyReflectors(first, below, false)};
 }
 
 /// The smaller side counts the columns: a singular value more would be 0.
 static Singular singularOfEither(const Tensor &a) {
-  return singularOf(rowsOf(a) >= columnsOf(a) ? a : transpose(a, -2, -1));
+  return singularOf(rowsOf(a) >= columnsOf(a) ? a : adjointOf(a));
 }
 
 /// The values alone, largest first. Of float32 they are the roots of the eigenvalues of a^T a, which is exact enough in
@@ -192,17 +245,16 @@ static Tensor realForm(const Tensor &a) {
   return concat({concat({x, neg(y)}, -1), concat({y, x}, -1)}, -2).realize();
 }
 static Tensor everySecond(const Tensor &values) { return slice(values, -1, 0, floorDiv(values.size(-1), 2), 2); }
-/// Singular values of real or complex matrices, largest first.
-static Tensor singularValuesOf(const Tensor &a) { return a.isComplex() ? everySecond(singularOfEither(realForm(a)).values) : singularOfEither(a).values; }
-/// Why the singular values of these, or their eigenvalues, are not computed; empty when they are.
-static std::string valuesFault(const Tensor &a) {
-  const std::string why = numberFault(a);
-  if (!why.empty() || !a.isComplex()) return why;
-  return std::max(rowsOf(a), columnsOf(a)) * 2 > kMostColumns ? "complex matrices of more than 32 rows or columns are not supported" : "";
+/// Whether the real form has few enough columns for what is known of real matrices.
+static bool hasRealForm(const Tensor &a) { return std::max(rowsOf(a), columnsOf(a)) * 2 <= kMostColumns; }
+/// Singular values of real or complex matrices, largest first, where nobody needs vectors.
+static Tensor valuesAlone(const Tensor &a) {
+  if (!a.isComplex()) return singularValues(a);
+  return hasRealForm(a) ? everySecond(singularValues(realForm(a))) : singularOfEither(a).values;
 }
 
 Tensor spectralNorm(const Tensor &a, int order) {
-  Tensor s = singularValuesOf(a);
+  Tensor s = singularOfEither(a).values;
   if (order == 2) return select(s, -1, 0);
   if (order == -2) return select(s, -1, s.size(-1) - 1);
   return sum(s, {-1}, false, DType::F64);
@@ -221,79 +273,76 @@ static Tensor leftVectors(const Singular &s, int64_t width) {
   auto element = [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
     Index at = i;
     at.push_back(c);
-    Val length = values.at(b, at), x = elementOf(b, av, i, r, c);
-    return where(length > tiny(b, values, i), x / length, num(x, 0));
+    const Val length = values.at(b, at);
+    const Complex x = numberOf(b, av, i, r, c);
+    return where(length > tiny(b, values, i), x / length, Complex{num(length, 0), {}});
   };
-  Tensor u = matrixOf(av.ctx(), DType::F64, batchOf(av), m, n, element);
+  Tensor u = numberMatrixOf(av.ctx(), av.dtype(), batchOf(av), m, n, element);
   Tensor basis = applyReflectors(reflectorsOf(u), identityMatrix(u, m, width), false);
-  return matrixOf(av.ctx(), DType::F64, batchOf(av), m, width, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-    Val whole = elementOf(b, basis, i, r, c);
-    return b.masked(
-        b.compare(OpKind::Lt, c, n),
-        [&] {
-          Expr within = min(c, Expr(n - 1));
-          Index at = i;
-          at.push_back(within);
-          return where(values.at(b, at) > tiny(b, values, i), elementOf(b, u, i, r, within), whole);
-        },
-        whole);
-  });
+  auto part = [&](const Tensor &u, const Tensor &basis) {
+    return matrixOf(av.ctx(), DType::F64, batchOf(av), m, width, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+      Val whole = elementOf(b, basis, i, r, c);
+      return b.masked(
+          b.compare(OpKind::Lt, c, n),
+          [&] {
+            Expr within = min(c, Expr(n - 1));
+            Index at = i;
+            at.push_back(within);
+            return where(values.at(b, at) > tiny(b, values, i), elementOf(b, u, i, r, within), whole);
+          },
+          whole);
+    });
+  };
+  return u.isComplex() ? Tensor::complex(part(u.real(), basis.real()), part(u.imag(), basis.imag()), u.dtype()) : part(u, basis);
 }
 
 static Tensors svdOp(OpCall &o) {
   bool old = o.node.target == "aten.svd.default";
   Tensor a = o.t(old ? "self" : "A");
-  if (std::string why = valuesFault(a); !why.empty()) return o.fail(why);
-  // There are no vectors: a model that reads them is refused.
-  if (a.isComplex()) return {Tensor(), cast(everySecond(singularValues(realForm(a))), o.out(1).dtype)};
+  if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
   bool tall = rowsOf(a) >= columnsOf(a),
        complete = old ? !o.flag("some", true) : o.flag("full_matrices", o.node.target == "aten.linalg_svd.default");
-  Tensor x = tall ? a : transpose(a, -2, -1);
-  DType t = a.dtype();
+  Tensor x = tall ? a : adjointOf(a);
+  const DType t = a.dtype(), ofValues = toReal(t);
   if (columnsOf(x) == 0) {
     // Only the bases have elements.
     auto basis = [&](size_t k) {
       const Sizes &sizes = o.out(k).sizes;
-      return Tensor::lazy(o.ctx, t, sizes, [t](BodyBuilder &b, const Index &i) {
-        return b.cast(b.compare(OpKind::Eq, i[i.size() - 2], i.back()), t);
+      const Tensor one = Tensor::lazy(o.ctx, ofValues, sizes, [ofValues](BodyBuilder &b, const Index &i) {
+        return b.cast(b.compare(OpKind::Eq, i[i.size() - 2], i.back()), ofValues);
       });
+      return cast(one, t);
     };
-    return {basis(0), full(o.ctx, o.out(1).sizes, t, 0), basis(2)};
+    return {basis(0), full(o.ctx, o.out(1).sizes, ofValues, 0), basis(2)};
   }
   Singular s = singularOf(x);
   if (!o.flag("compute_uv", true)) {
     // ATen fills the vectors that were not asked for with zeros, or leaves them empty.
-    return {full(o.ctx, o.out(0).sizes, t, 0), cast(s.values, t), full(o.ctx, o.out(2).sizes, t, 0)};
+    return {full(o.ctx, o.out(0).sizes, t, 0), cast(s.values, ofValues), full(o.ctx, o.out(2).sizes, t, 0)};
   }
   Tensor left = cast(leftVectors(s, complete ? rowsOf(x) : columnsOf(x)), t), right = cast(s.v, t);
   Tensor u = tall ? left : right, v = tall ? right : left;
-  return {u, cast(s.values, t), old ? v : transpose(v, -2, -1)};
+  return {u, cast(s.values, ofValues), old ? v : adjointOf(v)};
 }
 
-/// Eigenvalues of complex matrices that one triangle says. There are no vectors: a model that reads them is refused.
-static Tensors hermitianValues(OpCall &o, const Tensor &a, bool upper, bool vectors) {
-  const Tensor x = symmetricOf(a.real(), upper, DType::F64), all = cast(a.imag(), DType::F64).realize();
-  const Tensor y = matrixOf(o.ctx, DType::F64, batchOf(a), rowsOf(a), rowsOf(a), [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-    const Val v = elementOf(b, all, i, r, c), mirrored = -elementOf(b, all, i, c, r);
-    return where(b.compare(OpKind::Eq, r, c), num(v, 0), where(b.compare(upper ? OpKind::Lt : OpKind::Gt, r, c), v, mirrored));
-  });
-  const Tensor values = cast(everySecond(symmetricValues(realForm(Tensor::complex(x, y, DType::C128)), toReal(a.dtype()))), o.out().dtype);
-  if (o.outCount() == 1 || vectors) return {values};
-  return {values, full(o.ctx, o.out(1).sizes, o.out(1).dtype, 0)};
+/// Eigenvalues of the symmetric or Hermitian matrix in one triangle of a, where nobody needs vectors.
+static Tensor eigenvaluesOf(const Tensor &a, bool upper) {
+  if (!a.isComplex()) return symmetricValues(symmetricOf(a, upper, DType::F64), a.dtype());
+  if (!hasRealForm(a)) return eigenOf(a, upper).values;
+  return everySecond(symmetricValues(realForm(symmetricOf(a, upper, DType::C128)), toReal(a.dtype())));
 }
 
 static Tensors eighOp(OpCall &o) {
   Tensor a = o.t(o.has("A") ? "A" : "self");
-  if (std::string why = valuesFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
   if (columnsOf(a) == 0) {
     Tensors empty;
     for (size_t k = 0; k < o.outCount(); ++k) empty.push_back(full(o.ctx, o.out(k).sizes, o.out(k).dtype, 0));
     return empty;
   }
   const bool upper = o.text("UPLO", "L") == "U" || o.text("UPLO", "L") == "u", vectors = o.flag("compute_v", true);
-  if (a.isComplex()) return hermitianValues(o, a, upper, vectors);
   if (o.outCount() == 1 || !vectors) {
-    Tensor values = cast(symmetricValues(symmetricOf(a, upper, DType::F64), a.dtype()), o.out().dtype);
+    Tensor values = cast(eigenvaluesOf(a, upper), o.out().dtype);
     if (o.outCount() == 1) return {values};
     return {values, full(o.ctx, o.out(1).sizes, o.out(1).dtype, 0)};
   }
@@ -317,42 +366,42 @@ static Tensor cutoff(OpCall &o, const Tensor &a, const Tensor &values) {
   return binary(OpKind::Max, broadcastTo(absolute, scaled.sizes()), scaled);
 }
 
-/// V S^-2 (a V)^T, without the values that count as zero: those up to `cut`. `tall`: of a itself, else of its transpose.
+/// V S^-2 (a V)^H, without the values that count as zero: those up to `cut`. `tall`: of a itself, else of its adjoint.
 static Tensor inverseFrom(const Singular &s, const Tensor &cut, bool tall) {
   const Tensor values = s.values, v = s.v;
-  const Tensor scaled = matrixOf(v.ctx(), DType::F64, batchOf(v), v.size(-2), v.size(-1), [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+  const Tensor scaled = numberMatrixOf(v.ctx(), v.dtype(), batchOf(v), v.size(-2), v.size(-1), [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
     Index at = i;
     at.push_back(c);
-    Val x = values.at(b, at), e = elementOf(b, v, i, r, c);
-    return where(x > cut.at(b, i), e / (x * x), num(e, 0));
+    const Val x = values.at(b, at);
+    const Complex e = numberOf(b, v, i, r, c);
+    return where(x > cut.at(b, i), e / (x * x), Complex{num(x, 0), {}});
   });
-  const Tensor inverse = matmul(scaled, transpose(s.av, -2, -1));
-  return tall ? inverse : transpose(inverse, -2, -1);
+  const Tensor inverse = matmul(scaled, adjointOf(s.av));
+  return tall ? inverse : adjointOf(inverse);
 }
 
 static Tensors pseudoInverse(OpCall &o) {
   Tensor a = o.t("self");
-  if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
   if (rowsOf(a) == 0 || columnsOf(a) == 0) return {full(o.ctx, o.out().sizes, a.dtype(), 0)};
   if (o.flag("hermitian")) a = symmetricOf(a, false, a.dtype());
   bool tall = rowsOf(a) >= columnsOf(a);
-  Singular s = singularOf(tall ? a : transpose(a, -2, -1));
+  Singular s = singularOf(tall ? a : adjointOf(a));
   return {cast(inverseFrom(s, cutoff(o, a, s.values).realize(), tall), a.dtype())};
 }
 
 static Tensors rankOp(OpCall &o) {
   Tensor a = o.t(o.has("input") ? "input" : "self");
-  if (std::string why = valuesFault(a); !why.empty()) return o.fail(why);
-  if (a.isComplex() && o.flag("hermitian")) return o.fail("the rank of complex matrices by eigenvalues is not supported");
+  if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
   if (rowsOf(a) == 0 || columnsOf(a) == 0) return {full(o.ctx, o.out().sizes, DType::I64, 0)};
   if (o.flag("hermitian")) a = symmetricOf(a, false, a.dtype());
-  Tensor values = singularValuesOf(a), cut = cutoff(o, a, values);
+  Tensor values = singularOfEither(a).values, cut = cutoff(o, a, values);
   return {sum(cast(binary(OpKind::Gt, values, unsqueeze(cut, cut.rank())), DType::I64), {-1}, false, DType::I64)};
 }
 
 static Tensors conditionOp(OpCall &o) {
   Tensor a = o.t("self");
-  if (std::string why = valuesFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
   if (rowsOf(a) == 0 || columnsOf(a) == 0) return {full(o.ctx, o.out().sizes, o.out().dtype, 0)};
   double p = o.has("p") && o.text("p").empty() ? o.number("p") : 2;
   if (!o.text("p").empty() || std::fabs(p) != 2) {
@@ -368,7 +417,7 @@ static Tensors conditionOp(OpCall &o) {
     };
     return {mul(norm(a), norm(inverse))};
   }
-  Tensor s = singularValuesOf(a);
+  Tensor s = singularOfEither(a).values;
   Tensor large = select(s, -1, 0), small = select(s, -1, s.size(-1) - 1);
   return {cast(p > 0 ? div(large, small) : div(small, large), o.out().dtype)};
 }
@@ -377,8 +426,8 @@ void addSpectral(OpTable &t) {
   t.add("linalg_svd.default _linalg_svd.default svd.default", svdOp);
   t.add("linalg_svdvals.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("A");
-    if (std::string why = valuesFault(a); !why.empty()) return o.fail(why);
-    return {cast(a.isComplex() ? everySecond(singularValues(realForm(a))) : singularValues(a), o.out().dtype)};
+    if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
+    return {cast(valuesAlone(a), o.out().dtype)};
   });
   t.add("linalg_eigh.default linalg_eigvalsh.default _linalg_eigh.default", eighOp);
   t.add("linalg_pinv.default linalg_pinv.atol_rtol_tensor linalg_pinv.atol_rtol_float linalg_pinv.rcond_tensor "
@@ -399,27 +448,28 @@ void addSpectral(OpTable &t) {
       if (dims.size() != 2 || order.size() != a.sizes().size()) return o.fail("two dimensions make a matrix");
       a = permute(a, order);
     }
-    if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
+    if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
     return {reshape(cast(spectralNorm(a, 0), o.out().dtype), o.out().sizes)};
   });
   t.add("linalg_polar.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("A");
-    if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
+    if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
     if (rowsOf(a) < columnsOf(a) || columnsOf(a) == 0) return o.fail("only tall matrices are supported");
     Singular s = singularOf(a);
-    // a = (U V^T) (V S V^T).
+    // a = (U V^H) (V S V^H).
     Tensor scaled = mul(s.v, unsqueeze(s.values, s.values.rank() - 1));
-    return {cast(matmul(leftVectors(s, columnsOf(a)), transpose(s.v, -2, -1)), a.dtype()),
-            cast(matmul(scaled, transpose(s.v, -2, -1)), a.dtype())};
+    return {cast(matmul(leftVectors(s, columnsOf(a)), adjointOf(s.v)), a.dtype()),
+            cast(matmul(scaled, adjointOf(s.v)), a.dtype())};
   });
   t.add("linalg_matrix_sqrth.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("self");
-    if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
+    if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
     Eigen e = eigenOf(a, false);
     Tensor root = map(e.values, [](Val v) { return un(OpKind::Sqrt, v); });
-    return {cast(matmul(mul(e.vectors, unsqueeze(root, root.rank() - 1)), transpose(e.vectors, -2, -1)), a.dtype())};
+    return {cast(matmul(mul(e.vectors, unsqueeze(root, root.rank() - 1)), adjointOf(e.vectors)), a.dtype())};
   });
-  t.onComplex(OnComplex::Own, "linalg_svd _linalg_svd svd linalg_svdvals linalg_eigh linalg_eigvalsh _linalg_eigh linalg_matrix_rank linalg_cond nuclear_norm");
+  t.onComplex(OnComplex::Own, "linalg_svd _linalg_svd svd linalg_svdvals linalg_eigh linalg_eigvalsh _linalg_eigh linalg_matrix_rank linalg_cond nuclear_norm linalg_pinv "
+                              "pinverse linalg_polar linalg_matrix_sqrth");
 }
 
 } // namespace neso::lower
