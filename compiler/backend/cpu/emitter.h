@@ -146,6 +146,8 @@ private:
   // ---- memory (memory.cpp)
   Lanes loadAt(const Lanes &pointer, mlir::Type element, const Lanes *mask, const Lanes *other, bool scratch,
                bool mayRun = false);
+  /// What lanes at these places read, by loads of whole vectors and shuffles; null: they lie too far apart.
+  llvm::Value *loadTogether(const Lanes &pointer, int64_t size, llvm::Type *memory, bool scratch);
   bool keepsNeighbours(mlir::Value v);
   llvm::Value *gatherOrRun(llvm::Value *pointers, llvm::Type *memory);
   void storeAt(const Lanes &pointer, const Lanes &value, mlir::Type element, const Lanes *mask);

@@ -81,6 +81,37 @@ Value *Emitter::gatherOrRun(Value *pointers, llvm::Type *memory) {
   return parts[0];
 }
 
+Value *Emitter::loadTogether(const Lanes &pointer, int64_t size, llvm::Type *memory, bool scratch) {
+  if (pointer.kind != Lanes::Kind::Offsets) return nullptr;
+  const llvm::Align align(std::max<int64_t>(size, 1));
+  auto load = [&](int64_t elements, int64_t at) {
+    Value *base = at ? b.CreateGEP(b.getInt8Ty(), pointer.base, llvm::ConstantInt::getSigned(b.getInt64Ty(), at)) : pointer.base;
+    return b.CreateAlignedLoad(llvm::FixedVectorType::get(memory, static_cast<unsigned>(elements)), base, align);
+  };
+  auto [lo, hi] = std::minmax_element(pointer.offsets->begin(), pointer.offsets->end());
+  const int64_t window = (*hi - *lo) / size + 1;
+  bool whole = true;
+  llvm::SmallVector<int, 64> pattern;
+  for (int64_t o : *pointer.offsets) {
+    whole &= (o - *lo) % size == 0;
+    pattern.push_back(static_cast<int>((o - *lo) / size));
+  }
+  // A permutation of a small window is one load of the window and a shuffle. Between two elements that are read lies memory of the same tensor, so
+  // the window may be read whole.
+  if (whole && window <= std::max<int64_t>(width_, 2) && (scratch || window <= width_)) return b.CreateShuffleVector(load(window, *lo), pattern);
+  // Every second element, as the parts of complex numbers lie: the window's first and last vector.
+  if (whole && width_ >= 4 && window > width_ && window <= 2 * width_) {
+    const int64_t last = window - width_;
+    for (int &p : pattern) p = p < width_ ? p : static_cast<int>(width_ + p - last);
+    return b.CreateShuffleVector(load(width_, *lo), load(width_, *lo + last * size), pattern);
+  }
+  const int64_t group = groupOf(pointer, size);
+  if (group == 0) return nullptr;
+  llvm::SmallVector<Value *, 8> parts;
+  for (int64_t l = 0; l < width_; l += group) parts.push_back(load(group, (*pointer.offsets)[static_cast<size_t>(l)]));
+  return llvm::concatenateVectors(b, parts);
+}
+
 Lanes Emitter::loadAt(const Lanes &pointer, mlir::Type element, const Lanes *mask, const Lanes *other, bool scratch,
                       bool mayRun) {
   const int level = std::max({pointer.level, mask ? mask->level : uint8_t{0}, other ? other->level : uint8_t{0}});
@@ -128,41 +159,8 @@ Lanes Emitter::loadAt(const Lanes &pointer, mlir::Type element, const Lanes *mas
     if (!m) return fromValue(fromMemory(b.CreateAlignedLoad(vectorType(width_), pointer.base, align)), level);
     return fromValue(fromMemory(b.CreateMaskedLoad(vectorType(width_), pointer.base, align, m, pass)), level);
   }
-  // A permutation of a small window: one vector load of the window and a shuffle.
-  if (pointer.kind == Lanes::Kind::Offsets && !m) {
-    auto [lo, hi] = std::minmax_element(pointer.offsets->begin(), pointer.offsets->end());
-    const int64_t window = (*hi - *lo) / size + 1;
-    bool whole = true;
-    llvm::SmallVector<int, 64> pattern;
-    for (int64_t o : *pointer.offsets) {
-      whole &= (o - *lo) % size == 0;
-      pattern.push_back(static_cast<int>((o - *lo) / size));
-    }
-    // Between two elements that are read lies memory of the same tensor, so the window may be read whole.
-    if (whole && window <= std::max<int64_t>(width_, 2) && (scratch || window <= width_)) {
-      Value *base =
-          *lo ? b.CreateGEP(b.getInt8Ty(), pointer.base, b.getInt64(static_cast<uint64_t>(*lo))) : pointer.base;
-      Value *v = b.CreateAlignedLoad(vectorType(window), base, align);
-      return fromValue(fromMemory(b.CreateShuffleVector(v, pattern)), level);
-    }
-    // Every second element, as the parts of complex numbers lie: the window's first and last vector.
-    if (whole && width_ >= 4 && window > width_ && window <= 2 * width_) {
-      auto part = [&](int64_t first) {
-        Value *at =
-            b.CreateGEP(b.getInt8Ty(), pointer.base, llvm::ConstantInt::getSigned(b.getInt64Ty(), *lo + first * size));
-        return b.CreateAlignedLoad(vectorType(width_), at, align);
-      };
-      const int64_t last = window - width_;
-      for (int &p : pattern) p = p < width_ ? p : static_cast<int>(width_ + p - last);
-      return fromValue(fromMemory(b.CreateShuffleVector(part(0), part(last), pattern)), level);
-    }
-  }
-  if (const int64_t group = m ? 0 : groupOf(pointer, size)) {
-    llvm::SmallVector<Value *, 8> parts;
-    for (int64_t l = 0; l < width_; l += group)
-      parts.push_back(b.CreateAlignedLoad(vectorType(group), bytesAfter(pointer.base, llvm::ConstantInt::getSigned(b.getInt64Ty(), (*pointer.offsets)[static_cast<size_t>(l)])), align));
-    return fromValue(fromMemory(llvm::concatenateVectors(b, parts)), level);
-  }
+  if (!m)
+    if (Value *v = loadTogether(pointer, size, memory, scratch)) return fromValue(fromMemory(v), level);
   // One element for all lanes that are on: it is read if there is such a lane.
   if (pointer.uniform() && m->getType()->isVectorTy()) {
     Value *p = b.CreateSelect(b.CreateOrReduce(m), pointer.base, dummy_);
