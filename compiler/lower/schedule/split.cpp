@@ -51,10 +51,11 @@ bool runsAcross(const Node &n) {
 
 /// Whether what the access reads along dimension d of the reduction is a few elements side by side, behind which those of the next
 /// result follow.
-bool isShortRun(const Node &n, const Access &a, size_t d, const Program &program) {
-  constexpr int64_t kShortBytes = 64;
+bool isShortRun(const Node &n, const Access &a, size_t d) {
+  // Programs that take one run at a time are busy with longer ones.
+  constexpr int64_t kLongest = 512;
   const Expr extent = n.reduceRanges[d];
-  if (!extent.isConst() || extent.constValue() * itemSize(program.buffer(a.buffer).dtype) > kShortBytes) return false;
+  if (!extent.isConst() || extent.constValue() > kLongest) return false;
   for (size_t x = 0; x < n.ranges.size(); ++x) {
     std::optional<Affine> step = affineIn(a.index, Symbol::index(x));
     if (!n.ranges[x].isConst(1) && step && step->coefficient == extent) return true;
@@ -72,7 +73,7 @@ std::optional<size_t> shortRun(const Node &n, const Program &program) {
     if (a.mode != AccessMode::Read) return;
     for (size_t d = 0; d < n.reduceRanges.size(); ++d) {
       if (n.reduceRanges[d].isConst(1) || !isUnit(a.index, Symbol::inner(d))) continue;
-      others |= !isShortRun(n, a, d, program) || (found && *found != d);
+      others |= !isShortRun(n, a, d) || (found && *found != d);
       found = d;
     }
   });

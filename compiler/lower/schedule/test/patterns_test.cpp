@@ -282,14 +282,15 @@ TEST(Patterns, LongReductionIsSplitAndItsPartsAreIndependent) {
   EXPECT_EQ(reinterpret_cast<float *>(run->outputs[0].data)[0], want); // small integers: exact in any order
 }
 
-TEST(Patterns, StatisticsOfGroupsOfInnermostChannelsAreReadInLines) {
-  // As a group norm has them where channels are innermost: [2, 32 groups] over [4 channels, 64, 16], of which 4 elements lie side by side.
-  constexpr int64_t kImages = 2, kGroups = 32, kChannels = 4, kRows = 64, kColumns = 16, kAll = kGroups * kChannels;
+/// As a group norm has them where channels are innermost: [2, groups] over [channels, 64, 16], of which the channels lie side by side.
+void checkStatistics(int64_t groups, int64_t channels) {
+  constexpr int64_t kImages = 2, kRows = 64, kColumns = 16;
+  const int64_t all = groups * channels;
   Maker m;
-  BufferId x = m.input("x", kImages * kRows * kColumns * kAll), mean = m.temp("mean", kImages * kGroups), m2 = m.temp("m2", kImages * kGroups),
-           count = m.temp("count", kImages * kGroups);
-  ReductionSpec &n = m.node<ReductionSpec>({kImages, kGroups}, {kChannels, kRows, kColumns}, "moments");
-  const Expr at = ((i(0) * kRows + r(1)) * kColumns + r(2)) * kAll + i(1) * kChannels + r(0), to = i(0) * kGroups + i(1);
+  BufferId x = m.input("x", kImages * kRows * kColumns * all), mean = m.temp("mean", kImages * groups), m2 = m.temp("m2", kImages * groups),
+           count = m.temp("count", kImages * groups);
+  ReductionSpec &n = m.node<ReductionSpec>({kImages, groups}, {channels, kRows, kColumns}, "moments");
+  const Expr at = ((i(0) * kRows + r(1)) * kColumns + r(2)) * all + i(1) * channels + r(0), to = i(0) * groups + i(1);
   n.reductions.push_back({ReduceKind::Welford, DType::F32, Maker::load(n.body, x, at), {{mean, to, 0}, {m2, to, 1}, {count, to, 2}}});
   for (BufferId b : {mean, m2, count}) m.output(b);
   EXPECT_EQ(m.plan().kernels.size(), 1u);
@@ -300,34 +301,39 @@ TEST(Patterns, StatisticsOfGroupsOfInnermostChannelsAreReadInLines) {
   plan::Plan p = m.plan(options);
   ASSERT_EQ(p.kernels.size(), 2u) << print(p);
   // A result for each channel of an eighth of the image; the parts' total, and what is made of it.
-  EXPECT_EQ(p.kernels[0].xRanges, (std::vector<Expr>{kImages, 8, kAll})) << print(p);
+  EXPECT_EQ(p.kernels[0].xRanges, (std::vector<Expr>{kImages, 8, all})) << print(p);
   EXPECT_EQ(p.kernels[0].rRanges, std::vector<Expr>{kRows * kColumns / 8});
-  EXPECT_EQ(p.kernels[1].xRanges, std::vector<Expr>{kImages * kGroups});
-  EXPECT_EQ(p.kernels[1].rRanges, std::vector<Expr>{kChannels * 8});
+  EXPECT_EQ(p.kernels[1].xRanges, std::vector<Expr>{kImages * groups});
+  EXPECT_EQ(p.kernels[1].rRanges, std::vector<Expr>{channels * 8});
   EXPECT_EQ(p.kernels[1].nodes.size(), 2u);
-  std::vector<float> data(static_cast<size_t>(kImages * kRows * kColumns * kAll));
+  std::vector<float> data(static_cast<size_t>(kImages * kRows * kColumns * all));
   for (size_t k = 0; k < data.size(); ++k) data[k] = static_cast<float>(k * 7919 % 1031) / 64 + 100;
   std::vector<HostValue> in = {HostValue::tensor(DType::F32, {static_cast<int64_t>(data.size())}, data.data())};
   Result<plan::PlanRun> run = plan::runPlan(p, in, 1);
   ASSERT_TRUE(run);
   auto output = [&](size_t k) { return reinterpret_cast<const float *>(run->outputs[k].data); };
   for (int64_t image = 0; image < kImages; ++image)
-    for (int64_t group = 0; group < kGroups; ++group) {
-      constexpr int64_t kCount = kChannels * kRows * kColumns;
+    for (int64_t group = 0; group < groups; ++group) {
+      const int64_t elements = channels * kRows * kColumns;
       double sum = 0, deviations = 0;
       auto each = [&](auto f) {
         for (int64_t position = 0; position < kRows * kColumns; ++position)
-          for (int64_t c = 0; c < kChannels; ++c)
-            f(static_cast<double>(data[static_cast<size_t>((image * kRows * kColumns + position) * kAll + group * kChannels + c)]));
+          for (int64_t c = 0; c < channels; ++c)
+            f(static_cast<double>(data[static_cast<size_t>((image * kRows * kColumns + position) * all + group * channels + c)]));
       };
       each([&](double v) { sum += v; });
-      each([&](double v) { deviations += (v - sum / kCount) * (v - sum / kCount); });
-      const int64_t row = image * kGroups + group;
+      each([&](double v) { deviations += (v - sum / elements) * (v - sum / elements); });
+      const int64_t row = image * groups + group;
       // Roundings of f32 in means of numbers near 100, and in sums of squares.
-      EXPECT_NEAR(output(0)[row], sum / kCount, 1e-4);
+      EXPECT_NEAR(output(0)[row], sum / elements, 1e-4);
       EXPECT_NEAR(output(1)[row] / deviations, 1, 1e-5);
-      EXPECT_EQ(output(2)[row], kCount);
+      EXPECT_EQ(output(2)[row], elements);
     }
+}
+
+TEST(Patterns, StatisticsOfGroupsOfInnermostChannelsAreReadInLines) {
+  checkStatistics(32, 4);
+  checkStatistics(2, 64);
 }
 
 TEST(Patterns, ProductWithFewBlocksIsCutAlongKAndItsSumTakesTheEpilogue) {
