@@ -214,7 +214,15 @@ def graded_factors():
         z = torch.polar(torch.outer(x, x.flip(0)).cos(), torch.outer(x, x * x))
         return *split(z, 1e-12), *pairs(z + z.mH, 1e-12)
 
-    return [c("kernels", real(16, 2e-5), "f32 24"), c("kernels_f64", real(40, 1e-12), "f64 40"), c("waves", wave, "f64 12")]
+    def far(a):
+        out = []
+        for scale in (1e250, 1e-250):
+            u, s, _ = L.svd(a * scale)
+            w, v = L.eigh((a + a.mT) * scale)
+            out += [s / scale, upright(u, 1e-12), w / scale, upright(v, 1e-12)]
+        return out
+
+    return [c("far_from_one", far, "f64 5x5"), c("kernels", real(16, 2e-5), "f32 24"), c("kernels_f64", real(40, 1e-12), "f64 40"), c("waves", wave, "f64 12")]
 
 
 def complex_block_factors():

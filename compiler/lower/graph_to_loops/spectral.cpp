@@ -128,6 +128,25 @@ static Tensor symmetricOf(const Tensor &a0, bool upper, DType t) {
   });
 }
 
+namespace {
+/// Matrices divided by powers of two beside their largest elements: squares of elements neither overflow nor vanish.
+struct Scaled {
+  Tensor matrix;
+  Tensor factor; // [...] F64
+  explicit Scaled(const Tensor &a) {
+    auto size = [](const Tensor &x) { return unary(x, OpKind::Abs); };
+    const Tensor largest = amax(a.isComplex() ? binary(OpKind::Max, size(a.real()), size(a.imag())) : size(a), {-2, -1}, false);
+    factor = map(largest, [](Val v) { return where(v > 0.0 && v < HUGE_VAL, un(OpKind::Exp2, un(OpKind::Floor, un(OpKind::Log2, v))), num(v, 1)); }).realize();
+    matrix = numberMatrixOf(a.ctx(), a.dtype(), batchOf(a), a.size(-2), a.size(-1), [a, f = factor](BodyBuilder &b, const Index &i, Expr r, Expr c) { return numberOf(b, a, i, r, c) / f.at(b, i); });
+  }
+  /// values [..., n] or a matrix [..., m, n], as they are of what was divided.
+  Tensor back(const Tensor &x) const {
+    const size_t rank = factor.sizes().size();
+    return numbers(x.ctx(), x.dtype(), x.sizes(), [x, rank, f = factor](BodyBuilder &b, const Index &i) { return numberAt(b, x, i) * f.at(b, Index(i.begin(), i.begin() + static_cast<std::ptrdiff_t>(rank))); });
+  }
+};
+} // namespace
+
 /// R of a factorisation of a tall matrix, without the rows of zeros.
 static Tensor triangleOf(const Reflectors &h) {
   const Tensor &x = h.packed;
@@ -142,7 +161,8 @@ static Tensor triangleOf(const Reflectors &h) {
 static Eigen eigenOf(const Tensor &a0, bool upper) {
   Lowering &ctx = a0.ctx();
   int64_t n = rowsOf(a0);
-  Tensor a = symmetricOf(a0, upper, wideType(a0));
+  const Scaled scaled(symmetricOf(a0, upper, wideType(a0)));
+  Tensor a = scaled.matrix;
   // a = Q R becomes R Q = Q^H a Q, twice.
   std::vector<Reflectors> before;
   for (int step = 0; step < 2; ++step) {
@@ -171,14 +191,15 @@ static Eigen eigenOf(const Tensor &a0, bool upper) {
   auto [values, order] = ctx.sort(diagonal, static_cast<int64_t>(sizes.size()) - 1, false);
   Tensor vectors = takeColumns(v, order);
   for (size_t k = before.size(); k-- > 0;) vectors = applyReflectors(before[k], vectors, false);
-  return {values, vectors};
+  return {scaled.back(values), vectors};
 }
 
 Singular singularOf(const Tensor &a0) {
   Lowering &ctx = a0.ctx();
   const int64_t m = rowsOf(a0), n = columnsOf(a0);
-  // a0 = Q1 R1 and R1^H = Q2 R2: with R2^H v = u s, a0 Q2 v = Q1 u s.
-  const Reflectors first = reflectorsOf(cast(a0, wideType(a0))), second = reflectorsOf(adjointOf(triangleOf(first)));
+  const Scaled scaled(cast(a0, wideType(a0)));
+  // A matrix Q1 R1 with R1^H = Q2 R2: with R2^H v = u s, it turns Q2 v into Q1 u s.
+  const Reflectors first = reflectorsOf(scaled.matrix), second = reflectorsOf(adjointOf(triangleOf(first)));
   Tensor a = adjointOf(triangleOf(second)).realize();
   Tensor v = identityMatrix(a, n, n).realize();
   Sizes sizes = batchOf(a);
@@ -216,7 +237,7 @@ Singular singularOf(const Tensor &a0) {
     const Complex e = numberOf(b, turned, i, min(r, Expr(n - 1)), c);
     return where(b.compare(OpKind::Lt, r, n), e, Complex{num(e.re, 0), {}});
   });
-  return {values, applyReflectors(second, takeColumns(v, order), false), applyReflectors(first, below, false)};
+  return {scaled.back(values), applyReflectors(second, takeColumns(v, order), false), scaled.back(applyReflectors(first, below, false)).realize()};
 }
 
 /// The smaller side counts the columns: a singular value more would be 0.
