@@ -111,6 +111,11 @@ def unique_rows(x):
     return torch.unique(x, dim=0, return_inverse=True, return_counts=True), torch.unique(x, dim=-1)
 
 
+def unique_rows_unasked(x):
+    """Inverse and counts come whether or not they are asked for."""
+    return *torch.ops.aten.unique_dim(x, 1)[:2], torch.ops.aten.unique_dim(x, 1)[2].sum()
+
+
 def unique_neighbours(x):
     return torch.unique_consecutive(x, return_inverse=True, return_counts=True), torch.unique_consecutive(x.flatten())
 
@@ -172,6 +177,7 @@ def uniques(n):
         case("unique_scalar", unique, lambda: (n(3),)),
         case("unique_dynamic", unique, lambda: (digits(7, high=9),), lambda: (digits(3000, high=100),), lambda: (n([5, 5]),), dynamic=(long,)),
         case("unique_rows", unique_rows, lambda: (digits(9, 3, high=2),), lambda: (n([[1, 2, 2]] * 9),), lambda: (digits(9, 3, high=50),)),
+        case("unique_rows_unasked", unique_rows_unasked, lambda: (digits(3, 7, high=2),)),
         case("unique_planes", unique_rows, lambda: (digits(6, 2, 5, high=2),)),
         case("unique_rows_f32", unique_rows, lambda: (digits(9, 4, high=2, t=torch.float32) - 0.5,)),
         case("unique_rows_bool", unique_rows, lambda: (digits(9, 2) > 1,)),

@@ -145,7 +145,7 @@ def dtypes():
         c("exp_int", torch.exp, "i32 9"), c("mean_bf16", lambda x: x.mean(-1), "bf16 3x65"),
         c("softmax_f16", lambda x: x.softmax(-1), "f16 3x33"), c("matmul_bf16", torch.matmul, "bf16 5x16", "bf16 16x7"),
         c("layer_norm_bf16", lambda x: F.layer_norm(x, (24,)), "bf16 5x24"),
-        c("view_as_bits", lambda x: x.view(torch.int32) & 0x7fffffff, "f32 9"),
+        c("view_as_bits", lambda x: x.view(torch.int32) & 0x7fffffff, "f32 9"), c("view_of_truths", lambda x: (x.view(torch.int8), x.view(torch.uint8) + 254, (x.view(torch.int8) ^ 1).view(torch.bool)), "bool 5x3"),
         c("sum_to_f64", lambda x: torch.sum(x, dtype=torch.float64), "f32 31"), c("cumsum_bool", lambda x: x.cumsum(0), "bool 9"),
     ]
     return cases

@@ -225,6 +225,19 @@ def rows_of_input(m, x, y, at):
     return x.sum() + y
 
 
+def read_behind_sum(m, x):
+    """What stands behind the sum reads the buffer, what is written does not need the sum."""
+    y = x.sum(1) * m.a
+    m.a.add_(1)
+    return y
+
+
+def read_behind_product(m, x):
+    y = F.cosine_similarity(m.a, x @ x, 0)
+    m.a[0].add_(1)
+    return y
+
+
 def two_updates(m, x, at, y, other):
     m.a[at] = x
     between = m.a.sum(0)
@@ -295,6 +308,8 @@ CASES = [
     Case("repeated_adds", one(lambda: torch.randn(6, 4)), repeated_adds, normal(4, 4)),
     Case("repeated_adds_half", one(lambda: torch.randn(6, 4).to(torch.bfloat16)), repeated_adds, normal(4, 4, dtype=torch.bfloat16)),
     Case("rows_of_input", one(lambda: torch.randn(1)), rows_of_input, normal(6, 4), normal(2, 4), position(6, 2)),
+    Case("read_behind_sum", one(lambda: torch.randn(4)), read_behind_sum, normal(4, 6)),
+    Case("read_behind_product", one(lambda: torch.randn(1)), read_behind_product, normal(5)),
     Case("two_updates", one(lambda: torch.randn(6, 4)), two_updates, normal(2, 4), position(6, 2), normal(1, 4), position(6)),
     Case("before_attention", parts(lambda: torch.randn(2, 2, 6, 4), lambda c: c[0].clone(), lambda c: c[1].clone()), before_attention, normal(2, 3, 4)),
     Case("of_expanded", one(lambda: torch.randn(1, 4)), of_expanded, normal(2, 4), position(3, 2)),

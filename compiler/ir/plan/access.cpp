@@ -64,15 +64,20 @@ Passes passesOf(const Kernel &kernel) {
   Passes out{std::vector<int>(count), std::vector<bool>(count)};
   for (size_t n = 0; n < count; ++n) {
     out.inner[n] = usesInnerSpace(kernel.nodes[n]);
-    std::set<int32_t> loads;
+    std::set<int32_t> loads, stores;
     forEachAccess(kernel.nodes[n], [&](const Access &a) {
       if (a.mode == AccessMode::Read) loads.insert(a.buffer.value);
+      if (a.writes()) stores.insert(a.buffer.value);
     });
-    for (size_t p = 0; p < n; ++p)
-      forEachWrite(kernel.nodes[p], [&](const Access &a) {
-        if (loads.contains(a.buffer.value))
-          out.pass[n] = std::max(out.pass[n], out.pass[p] + (kernel.nodes[p].kind() == Node::Kind::Reduction ? 1 : 0));
+    for (size_t p = 0; p < n; ++p) {
+      const int finished = out.pass[p] + (kernel.nodes[p].kind() == Node::Kind::Reduction ? 1 : 0);
+      // In a pass, what runs once per x comes first.
+      const int behind = out.pass[p] + (out.inner[p] && !out.inner[n] ? 1 : 0);
+      forEachAccess(kernel.nodes[p], [&](const Access &a) {
+        if (a.writes() && loads.contains(a.buffer.value)) out.pass[n] = std::max(out.pass[n], finished);
+        if (stores.contains(a.buffer.value)) out.pass[n] = std::max(out.pass[n], behind);
       });
+    }
     out.last = std::max(out.last, out.pass[n]);
   }
   return out;

@@ -40,7 +40,7 @@ private:
 std::optional<Interval> storedRange(const Facts &facts, const Kernel &kernel, loops::BufferId buffer);
 
 /// In which order the nodes of a kernel really run. A kernel that reduces walks its inner space several times: a node
-/// runs one pass after the reductions that it reads, and not before any node that it reads. In a pass, the nodes that
+/// runs one pass after the reductions that it reads, and not before any node that it reads or whose memory it writes. In a pass, the nodes that
 /// run once per x come before those that run for each (x, r). Values that have no memory are computed anew in the later
 /// passes that need them, from what is in memory by then.
 struct Passes {

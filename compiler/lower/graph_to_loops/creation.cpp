@@ -163,9 +163,11 @@ static void addConversions(OpTable &t) {
     if (d == x.dtype()) return {x};
     if (isComplex(d) || x.isComplex() || itemSize(d) != itemSize(x.dtype()))
       return o.fail("reinterpreting elements as a dtype of another size is not supported");
-    return {Tensor::lazy(o.ctx, d, x.sizes(), [x, d](BodyBuilder &b, const Index &i) {
-      Val v = b.cast(x.at(b, i), x.dtype());
-      return b.cast(b.bitcast(v, d), computeType(d));
+    // In memory a truth is a byte, 0 or 1.
+    auto inMemory = [](DType t) { return t == DType::Bool ? DType::U8 : t; };
+    return {Tensor::lazy(o.ctx, d, x.sizes(), [x, d, inMemory](BodyBuilder &b, const Index &i) {
+      Val v = b.cast(b.cast(x.at(b, i), x.dtype()), inMemory(x.dtype()));
+      return b.cast(inMemory(d) == inMemory(x.dtype()) ? v : b.bitcast(v, inMemory(d)), computeType(d));
     })};
   });
 }

@@ -91,12 +91,12 @@ Runs neighbouringRows(const Tensor &rows) {
   return {{}, reduceDims(loops::ReduceKind::Any, differs, {0}, false, DType::Bool)};
 }
 
-/// Values, inverse and counts of the runs, which are slices of x along dim. What nobody asked for is of whatever type the model says,
-/// and nobody looks at it.
-Tensors resultsOf(OpCall &o, const Runs &runs, const Tensor &x, size_t dim) {
+/// Values, inverse and counts of the runs, which are slices of x along dim. Slices have an inverse and counts whether or not they are asked for; of
+/// elements they are what the model says they are without elements, and nobody looks at them.
+Tensors resultsOf(OpCall &o, const Runs &runs, const Tensor &x, size_t dim, bool ofSlices) {
   const Expr n = runs.first.size(0), count = o.out().sizes[dim];
   const Tensor first = runs.first.realize(), counted = countUp(first), at = positionsOf(first, count, counted);
-  auto asked = [&](size_t k, std::string_view flag) { return o.flag(flag) && o.out(k).rank() > 0 && !product(o.out(k).sizes).isConst(0); };
+  auto asked = [&](size_t k, std::string_view flag) { return (ofSlices || o.flag(flag)) && o.out(k).rank() > 0 && !product(o.out(k).sizes).isConst(0); };
   Tensor inverse = full(o.ctx, o.out(1).sizes, o.out(1).dtype, 0), counts = full(o.ctx, o.out(2).sizes, o.out(2).dtype, 0);
   if (asked(1, "return_inverse")) {
     inverse = addNumber(counted, -1);
@@ -118,7 +118,7 @@ Tensors uniqueOp(OpCall &o) {
   if (o.node.target == "aten._unique.default" && o.out().sizes[0].isConst() && !o.ctx.equal(o.out().sizes[0], x.numel()))
     return o.fail("the model states " + o.out().sizes[0].str() + " elements for a number that the data decides; call torch.unique");
   auto [values, order] = o.ctx.sort(sortable(x), 0, false);
-  return resultsOf(o, {order, beginnings(source(values))}, x, 0);
+  return resultsOf(o, {order, beginnings(source(values))}, x, 0, false);
 }
 
 /// [n, k]: a slice of x along dim as a row.
@@ -143,14 +143,14 @@ Tensors uniqueSlices(OpCall &o, bool sorts) {
                   "; export it with a dimension that does not count from the end");
   const Tensor rows = slicesOf(x, dim);
   if (rows.size(1).isConst(0)) return o.fail("the slices have no elements");
-  return resultsOf(o, sorts ? sortedRows(rows) : neighbouringRows(rows), x, dim);
+  return resultsOf(o, sorts ? sortedRows(rows) : neighbouringRows(rows), x, dim, true);
 }
 
 Tensors uniqueConsecutive(OpCall &o) {
   if (o.has("dim")) return uniqueSlices(o, false);
   const Tensor x = flatten(o.t("self"));
   if (x.isComplex()) return o.fail("complex numbers are not supported here");
-  return resultsOf(o, {{}, beginnings(sortable(source(x)))}, x, 0);
+  return resultsOf(o, {{}, beginnings(sortable(source(x)))}, x, 0, false);
 }
 
 } // namespace
