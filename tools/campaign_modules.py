@@ -353,8 +353,11 @@ def make_cases(seeds, folder):
     return made, operators, left_out
 
 
+OUT_OF_MEMORY = 2
+
+
 def in_child(call, folder):
-    """What the call gives in a forked process; None: that ended early."""
+    """What the call gives in a forked process; None: that ended early, or asked for more memory than a worker may have."""
     result = folder / "made.pickle"
     child = os.fork()
     if child == 0:
@@ -362,13 +365,14 @@ def in_child(call, folder):
         try:
             result.write_bytes(pickle.dumps(call()))
             code = 0
-        except Exception:
+        except Exception as why:
             traceback.print_exc()
+            code = OUT_OF_MEMORY if "alloc" in str(why) else 1
         finally:
             sys.stderr.flush()
             os._exit(code)
     _, status = os.waitpid(child, 0)
-    if os.WIFEXITED(status) and os.WEXITSTATUS(status):
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status) not in (0, OUT_OF_MEMORY):
         raise RuntimeError("the generator of modules failed")
     return pickle.loads(result.read_bytes()) if status == 0 else None
 
