@@ -222,7 +222,7 @@ def graded_factors():
             out += [s / scale, upright(u, 1e-12), w / scale, upright(v, 1e-12)]
         return out
 
-    return [c("far_from_one", far, "f64 5x5"), c("kernels", real(16, 2e-5), "f32 24"), c("kernels_f64", real(24, 1e-12), "f64 24"), c("waves", wave, "f64 12")]
+    return [c("far_from_one", far, "f64 5x5"), c("kernels", real(16, 2e-5), "f32 24"), c("kernels_f64", real(20, 1e-12), "f64 20"), c("waves", wave, "f64 12")]
 
 
 def complex_block_factors():
