@@ -70,7 +70,8 @@ mlir::Operation *Uses::scanOfTotal(mlir::Operation *reduce) {
         !user->isBeforeInBlock(reduce))
       continue;
     mlir::Operation *other = combine(user);
-    if (own && other && own->getName() == other->getName()) return user;
+    // Functions of a library are told apart by an attribute.
+    if (own && other && own->getName() == other->getName() && own->getAttrDictionary() == other->getAttrDictionary()) return user;
   }
   return nullptr;
 }
