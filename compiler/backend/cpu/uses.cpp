@@ -64,14 +64,17 @@ mlir::Operation *Uses::scanOfTotal(mlir::Operation *reduce) {
     const bool alone = body.getOperations().size() == 2 && f.getNumOperands() == 2 && f.getOperand(0) != f.getOperand(1);
     return alone && f.getOperand(0).getParentBlock() == &body && f.getOperand(1).getParentBlock() == &body ? &f : nullptr;
   };
+  auto argumentOf = [](mlir::Operation *f) { return llvm::cast<mlir::BlockArgument>(f->getOperand(0)).getArgNumber(); };
   mlir::Operation *own = combine(reduce);
   for (mlir::Operation *user : reduce->getOperand(0).getUsers()) {
     if (codeOf(user) != OpCode::Scan || user->getNumOperands() != 1 || user->getBlock() != reduce->getBlock() ||
-        !user->isBeforeInBlock(reduce))
+        !user->isBeforeInBlock(reduce) || user->getAttrOfType<mlir::BoolAttr>("reverse").getValue())
       continue;
     mlir::Operation *other = combine(user);
-    // Functions of a library are told apart by an attribute.
-    if (own && other && own->getName() == other->getName() && own->getAttrDictionary() == other->getAttrDictionary()) return user;
+    // Functions of a library are told apart by an attribute; what takes a sign or a power means another thing with its operands changed over.
+    if (own && other && own->getName() == other->getName() && own->getAttrDictionary() == other->getAttrDictionary() &&
+        argumentOf(own) == argumentOf(other))
+      return user;
   }
   return nullptr;
 }

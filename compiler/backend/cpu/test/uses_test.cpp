@@ -224,5 +224,44 @@ TEST(Uses, MayBeActedOn) {
   EXPECT_GT(again, 100);
 }
 
+/// A scan and a reduction of %x by one operation each, given as text of %a and %b.
+std::string scanAndTotal(std::string_view scan, std::string_view total, bool reverse) {
+  return fmt::format(R"(tt.func public @f(%x: tensor<8xf32>, %y: !tt.ptr<f32>) {{
+  %0 = "tt.scan"(%x) <{{axis = 0 : i32, reverse = {}}}> ({{
+  ^bb0(%a: f32, %b: f32):
+    %3 = {} : (f32, f32) -> f32
+    tt.scan.return %3 : f32
+  }}) : (tensor<8xf32>) -> tensor<8xf32>
+  %1 = "tt.reduce"(%x) <{{axis = 0 : i32}}> ({{
+  ^bb0(%a: f32, %b: f32):
+    %3 = {} : (f32, f32) -> f32
+    tt.reduce.return %3 : f32
+  }}) : (tensor<8xf32>) -> f32
+  tt.store %y, %1 : !tt.ptr<f32>
+  tt.return
+}}
+)",
+                     reverse, scan, total);
+}
+
+TEST(Uses, TakesATotalFromTheScanByTheSameFunction) {
+  auto call = [](std::string_view name, std::string_view operands) {
+    return fmt::format(R"(tt.extern_elementwise {} {{libname = "", libpath = "", pure = true, symbol = "{}"}})", operands, name);
+  };
+  const std::string hypot = call("__nv_hypotf", "%a, %b"), sign = call("__nv_copysignf", "%a, %b"), turned = call("__nv_copysignf", "%b, %a");
+  const std::tuple<std::string, std::string, bool, bool> cases[] = {
+      {hypot, hypot, false, true}, {sign, sign, false, true}, {sign, sign, true, false}, {hypot, sign, false, false}, {sign, turned, false, false}};
+  std::unique_ptr<MLIRContext> context = makeTileContext();
+  for (const auto &[scan, total, reverse, same] : cases) {
+    const std::string text = scanAndTotal(scan, total, reverse);
+    Result<OwningOpRef<ModuleOp>> module = parseTile(text, "total.ttir", context.get());
+    ASSERT_TRUE(module) << module.error().str() << text;
+    Operation *reduce = nullptr;
+    (*module)->walk([&](tt::ReduceOp op) { reduce = op; });
+    ASSERT_TRUE(reduce);
+    EXPECT_EQ(Uses::scanOfTotal(reduce) != nullptr, same) << text;
+  }
+}
+
 } // namespace
 } // namespace neso::cpu::test
