@@ -398,8 +398,31 @@ def parts():
     ]
 
 
+def halves_written(x):
+    y = x * 1
+    y.view(torch.int16)[..., ::2].zero_()
+    y[1:].view(torch.uint8)[0].bitwise_or_(1)
+    return y
+
+
+def memory_views():
+    """Memory read as elements of another size: parts of numbers, several numbers as one, parts of complex ones, written through, beside gaps, without elements."""
+    return [
+        c("narrower", lambda x: (x.view(torch.int16) + 1, (x * 2).view(torch.uint8), x.view(torch.int8).sum(-1), x[:, 2:6].view(torch.int16).t() * 3), "f32 3x8"),
+        c("wider", lambda x: (x.view(torch.int16) + 1, x.view(torch.int32) >> 3, x.view(torch.int64).abs(), x[1:, 8:].view(torch.int32) ^ 5), "i8 3x16"),
+        c("floats", lambda x: ((x & 0x3f3f3f3f).view(torch.bfloat16) * 2, (x & 0x3f3f3f3f).view(torch.float16).flip(0), (x & 0x3f3f3f3f).view(torch.float64) + 1), "i32 3x4"),
+        c("there_and_back", lambda x: (x.view(torch.uint8).view(torch.float32) + 1, x.view(torch.float64).view(torch.int16).view(torch.float32) * 2), "f32 5x6"),
+        c("of_complex", lambda z: (z.view(torch.float32) + 1, z.view(torch.float64) * 0, z.view(torch.int32) >> 4, z.conj().resolve_conj().view(torch.float32)), Z),
+        c("to_complex", lambda x, y: (x.view(torch.complex64) * 1j, y.view(torch.complex64).conj() * 2, x.view(torch.float64).view(torch.complex64) + 1), "f32 3x8", "f64 3"),
+        c("halves_written", halves_written, "f32 3x4"),
+        c("without_elements", lambda x, y: (x.view(torch.int16) + 1, y.view(torch.int8) + 1), "f32 0x4", "f32 3x0"),
+        c("repeated_no_times", lambda x, y: (y.expand_as(x[1:].exp()), y.expand_as(x.exp())), "f32 1x3x3", "f32 3x3"),
+        c("any_size", lambda x: (x.view(torch.int8) * 2, x.view(torch.int32) + 1), "i16 4x6", more=[["i16 2x2"], ["i16 9x40"]], dynamic=({0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO},)),
+    ]
+
+
 def groups():
-    result = {f.__name__: f() for f in (complex_views, numbers, integer_limits, empty, behind_the_end, from_the_end, one_place, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, unannotated_views, odd_calls, parts)}
+    result = {f.__name__: f() for f in (complex_views, numbers, integer_limits, empty, behind_the_end, from_the_end, one_place, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, unannotated_views, odd_calls, parts, memory_views)}
     for name, group in result.items():
         names = [case.name for case in group]
         assert len(set(names)) == len(names), f"{name}: two cases of one name"

@@ -101,7 +101,7 @@ Expr leastRead(const Facts &facts, const Node &node, const Access &access) {
 Expr elementsOf(const std::vector<Expr> &sizes, const std::vector<Expr> &strides) {
   std::vector<Dimension> dims;
   for (size_t d = 0; d < sizes.size(); ++d) {
-    if (!sizes[d].valid() || !strides[d].valid()) return 0;
+    if (!sizes[d].valid() || !strides[d].valid() || sizes[d].isConst(0)) return 0;
     if (!strides[d].isConst(0)) dims.push_back({sizes[d], strides[d]});
   }
   return valuesOf(std::move(dims));

@@ -17,7 +17,7 @@ Points pointsOf(const Node &node, const Access &access);
 Expr mostWritten(const Node &node, const Access &access);
 /// At least so many different elements are read by the access; 0 where that is unknown.
 Expr leastRead(const Facts &facts, const Node &node, const Access &access);
-/// Different elements of a tensor; 0 where that is unknown.
+/// Different elements of a tensor, where a dim of stride 0 is not empty; 0 where their number is unknown.
 Expr elementsOf(const std::vector<Expr> &sizes, const std::vector<Expr> &strides);
 
 } // namespace neso::loops

@@ -115,6 +115,61 @@ static void addFactories(OpTable &t) {
   t.add("triu_indices.default", [](OpCall &o) -> Tensors { return triIndices(o, false); });
 }
 
+/// The bits of element i of x as an unsigned integer of its size; a truth is a byte in memory, 0 or 1.
+static Val bitsOf(BodyBuilder &b, const Tensor &x, const Index &i) {
+  const Val v = b.cast(x.at(b, i), x.dtype());
+  const DType bits = integerOf(false, itemSize(x.dtype()));
+  return isFloat(x.dtype()) ? b.bitcast(v, bits) : b.cast(v, bits);
+}
+
+/// Memory of x read as elements of dtype d, little-endian: the last dim grows or shrinks as the sizes of both say.
+static Tensor reinterpreted(Lowering &ctx, const Tensor &x, DType d) {
+  if (x.isComplex()) {
+    // The parts lie side by side: [..., n, 2] as [..., 2 n].
+    Sizes flat = x.rank() ? x.sizes() : Sizes{Expr(1)};
+    flat.back() = flat.back() * 2;
+    const Tensor y = reinterpreted(ctx, reshape(partsOf(x), flat), d);
+    return x.rank() ? y : reshape(y, {});
+  }
+  if (isComplex(d)) {
+    Tensor parts = reinterpreted(ctx, x.rank() ? x : reshape(x, {1}), toReal(d));
+    Sizes pairs = parts.sizes();
+    pairs.back() = floorDiv(pairs.back(), 2);
+    pairs.push_back(Expr(2));
+    parts = reshape(parts, pairs);
+    const Tensor y = Tensor::complex(select(parts, -1, 0), select(parts, -1, 1), d);
+    return x.rank() ? y : reshape(y, {});
+  }
+  const int64_t from = itemSize(x.dtype()), to = itemSize(d);
+  const DType bits = integerOf(false, to);
+  auto asElement = [d](BodyBuilder &b, Val v) { return b.cast(isFloat(d) ? b.bitcast(v, d) : b.cast(v, d), computeType(d)); };
+  Sizes sizes = x.sizes();
+  if (from == to)
+    return Tensor::lazy(ctx, d, sizes, [=](BodyBuilder &b, const Index &i) { return asElement(b, bitsOf(b, x, i)); });
+  if (from > to) {
+    const int64_t parts = from / to;
+    sizes.back() = sizes.back() * parts;
+    return Tensor::lazy(ctx, d, sizes, [=](BodyBuilder &b, const Index &i) {
+      Index at = i;
+      at.back() = floorDiv(i.back(), parts);
+      const Val shift = b.index((i.back() - at.back() * parts) * (8 * to), integerOf(false, from));
+      return asElement(b, b.cast(bin(OpKind::Shr, bitsOf(b, x, at), shift), bits));
+    });
+  }
+  const int64_t parts = to / from;
+  sizes.back() = floorDiv(sizes.back(), parts);
+  return Tensor::lazy(ctx, d, sizes, [=](BodyBuilder &b, const Index &i) {
+    Val whole;
+    for (int64_t k = 0; k < parts; ++k) {
+      Index at = i;
+      at.back() = i.back() * parts + k;
+      const Val part = b.cast(bitsOf(b, x, at), bits);
+      whole = k == 0 ? part : bin(OpKind::Or, whole, bin(OpKind::Shl, part, b.constantInt(bits, 8 * from * k)));
+    }
+    return asElement(b, whole);
+  });
+}
+
 static void addConversions(OpTable &t) {
   t.add("_to_copy.default to.dtype to.dtype_layout to.device to.other type_as.default to.prim_Device to.prim_dtype "
         "to.prim_other",
@@ -158,17 +213,11 @@ static void addConversions(OpTable &t) {
     return {mapFloat(x, [](Val v) { return where(un(OpKind::IsNan, v), v, where(v < 0.0, num(v, M_PI), num(v, 0))); })};
   });
   t.add("view.dtype view_copy.dtype", [](OpCall &o) -> Tensors {
-    Tensor x = o.t("self");
-    DType d = o.out().dtype;
+    const Tensor x = o.t("self");
+    const DType d = o.out().dtype;
     if (d == x.dtype()) return {x};
-    if (isComplex(d) || x.isComplex() || itemSize(d) != itemSize(x.dtype()))
-      return o.fail("reinterpreting elements as a dtype of another size is not supported");
-    // In memory a truth is a byte, 0 or 1.
-    auto inMemory = [](DType t) { return t == DType::Bool ? DType::U8 : t; };
-    return {Tensor::lazy(o.ctx, d, x.sizes(), [x, d, inMemory](BodyBuilder &b, const Index &i) {
-      Val v = b.cast(b.cast(x.at(b, i), x.dtype()), inMemory(x.dtype()));
-      return b.cast(inMemory(d) == inMemory(x.dtype()) ? v : b.bitcast(v, inMemory(d)), computeType(d));
-    })};
+    if (x.rank() == 0 && itemSize(d) != itemSize(x.dtype())) return o.fail("a number alone cannot be read as a dtype of another size");
+    return {reinterpreted(o.ctx, x, d)};
   });
 }
 
