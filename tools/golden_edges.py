@@ -352,11 +352,24 @@ def windows(x, y):
     return x, y, torch.ops.aten.l1_loss.default(x, x * 2 + 1, -1)
 
 
+def attention_weights(q, k, v, m):
+    math = torch.ops.aten._scaled_dot_product_attention_math
+    y, w = math(q, k, v, m)
+    return y, w, math(q, k, v, None, 0.0, True)[1], math(q[0], k[0], v[0], scale=0.5)[1] * 2
+
+
+def attention_dropped(q, k):
+    """Half of the weights are dropped and the others doubled: sums of ones vary around one; all of them are: nothing is left."""
+    y = F.scaled_dot_product_attention(q, k, torch.ones_like(k), dropout_p=0.5)
+    return (y.mean() - 1).abs() < 0.1, y.std() > 0.02, F.scaled_dot_product_attention(q, k, k, dropout_p=1.0)
+
+
 def odd_calls():
     """Calls that random modules found refused, wrong or passed over: assertions on tensors, cosines of numbers and of f16, windows that are written to."""
     return [
         c("assertions", asserted, "f32 4", "i64 4 >0"), c("cosines", small_cosines, "f32 3x4", "f32 4"), c("windows", windows, "f32 6", "f32 6"),
-        c("instances_of_one", lambda x, w: torch.instance_norm(x, w, w + 1, None, None, True, 0.1, 0.5, False), "f32 3x5", "f32 5")
+        c("instances_of_one", lambda x, w: torch.instance_norm(x, w, w + 1, None, None, True, 0.1, 0.5, False), "f32 3x5", "f32 5"),
+        c("attention_weights", attention_weights, "f32 2x3x5x8", "f32 2x3x7x8", "f32 2x3x7x8", "f32 5x7"), c("attention_dropped", attention_dropped, "f32 2x4x33x8", "f32 2x4x40x8"),
     ]
 
 

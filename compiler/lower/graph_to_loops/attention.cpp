@@ -4,15 +4,22 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lower/graph_to_loops/op_call.h"
+#include "lower/graph_to_loops/random.h"
 
 namespace neso::lower {
 
 using Axis = loops::AttentionSpec::Axis;
 
-/// The written-out form, for what the node does not do; also gives log-sum-exp of the scores.
+/// What else the written-out form is asked for; null where it is not.
+struct Besides {
+  Tensor *logSumExp = nullptr; // of the scores
+  Tensor *weights = nullptr;   // by which the values are added up
+  std::function<Tensor(const Tensor &)> drop; // applied to the weights
+};
+
+/// The written-out form, for what the node does not do.
 static Tensor attentionByProducts(const Tensor &q, const Tensor &k, const Tensor &v, const Tensor &mask, bool causal,
-                                  double scale, DType out, Tensor *lse) {
+                                  double scale, DType out, const Besides &besides) {
   DType acc = computeType(out);
   Tensor scores = mulNumber(matmul(cast(q, acc), transpose(cast(k, acc), -1, -2)), scale);
   if (causal) {
@@ -28,11 +35,14 @@ static Tensor attentionByProducts(const Tensor &q, const Tensor &k, const Tensor
       scores = add(scores, cast(mask, acc));
   }
   scores.realize();
-  if (lse) *lse = logsumexp(scores, {-1});
+  if (besides.logSumExp) *besides.logSumExp = logsumexp(scores, {-1});
   Tensor p = softmax(scores, -1, acc, false);
   // A row without any key gives zeros.
   p = map(p, [](Val x) { return where(un(OpKind::IsNan, x), 0.0, x); });
-  return cast(matmul(cast(p, v.dtype()), v), out);
+  p = cast(p, v.dtype());
+  if (besides.drop) p = besides.drop(p);
+  if (besides.weights) *besides.weights = p;
+  return cast(matmul(p, v), out);
 }
 
 /// Where an operand's elements lie, as an index over the node's symbols. A factor that is the same for all elements
@@ -177,12 +187,14 @@ static Tensors attentionOp(OpCall &o) {
   Tensor q = o.t("query"), k = o.t("key"), v = o.t("value"),
          mask = o.has("attn_mask") ? o.opt("attn_mask") : o.opt("attn_bias");
   bool causal = o.flag("is_causal");
-  if (o.number("dropout_p", 0) > 0) return o.fail("dropout in attention draws random numbers");
+  const double dropped = o.number("dropout_p", 0);
+  if (dropped > 0 && o.has("dropout_mask")) return o.fail("a mask of what is dropped is not supported");
   if (!isFloat(q.dtype())) return o.fail("only real floating point types are supported");
   Expr head = q.size(-1);
   if (!o.has("scale") && !head.isConst()) return o.fail("the head size must be constant");
   double scale = o.has("scale") ? o.number("scale") : 1 / std::sqrt(static_cast<double>(head.constValue()));
-  bool wantsLse = o.outCount() > 1 && o.out(1).rank() > 0;
+  // The operator without a kernel of its own gives the weights there, the others the log-sum-exp.
+  const bool wantsSecond = o.outCount() > 1 && o.out(1).rank() > 0, wantsWeights = wantsSecond && o.node.target == "aten._scaled_dot_product_attention_math.default";
   DType t = o.out().dtype;
   Sizes outSizes = o.out().sizes;
   // PyTorch's fused operators have no flag for it. One query head is repeated for all key heads.
@@ -190,13 +202,15 @@ static Tensors attentionOp(OpCall &o) {
   const bool fewerKeyHeads =
       o.flag("enable_gqa") || (headed && !o.ctx.equal(q.size(-3), k.size(-3)) && !q.size(-3).isConst(1));
   // The node computes in f32.
-  if (q.rank() != 4 || k.rank() != 4 || v.rank() != 4 || wantsLse || t == DType::F64) {
+  if (q.rank() != 4 || k.rank() != 4 || v.rank() != 4 || wantsSecond || t == DType::F64 || dropped > 0) {
     if (fewerKeyHeads) k = widenHeads(k, q.size(-3)), v = widenHeads(v, q.size(-3));
-    Tensor lse;
-    Tensor y = attentionByProducts(q, k, v, mask, causal, scale, t, wantsLse ? &lse : nullptr);
-    if (!wantsLse) return {y};
-    lse = reshape(lse, o.out(1).sizes);
-    return {y, cast(lse, o.out(1).dtype)};
+    Tensor second;
+    Besides besides;
+    if (wantsSecond) (wantsWeights ? besides.weights : besides.logSumExp) = &second;
+    if (dropped > 0) besides.drop = [&](const Tensor &p) { return withDropout(o, p, dropped); };
+    Tensor y = attentionByProducts(q, k, v, mask, causal, scale, t, besides);
+    if (!wantsSecond) return {y};
+    return {y, cast(wantsWeights ? second : reshape(second, o.out(1).sizes), o.out(1).dtype)};
   }
   if (mask.valid())
     while (mask.rank() < 4) mask = unsqueeze(mask, 0);

@@ -55,6 +55,15 @@ static Tensor keepMask(OpCall &o, Sizes sizes, double keep) {
               [keep](BodyBuilder &b, const Draw &d, const Index &) { return uniformOf(b, d) < keep; });
 }
 
+/// The elements that the mask keeps, divided by 1 - p, and 0 (NaN where the element is not finite) for the others.
+static Tensor keptOf(const Tensor &x, const Tensor &mask, double p) {
+  Tensor xs[] = {x, mask};
+  return pointwise(xs, x.dtype(), x.dtype(),
+                   [p](std::span<const Val> v) { return p == 1 ? v[0] * 0.0 : where(ne(v[1], 0.0), v[0] / (1 - p), v[0] * 0.0); });
+}
+
+Tensor withDropout(OpCall &o, const Tensor &x, double p) { return keptOf(x, keepMask(o, x.sizes(), 1 - p), p); }
+
 static Tensors dropout(OpCall &o) {
   Tensor x = o.t("input");
   double p = o.number("p", 0.5);
@@ -71,15 +80,11 @@ static Tensors dropout(OpCall &o) {
   Tensor mask = keepMask(o, sizes, 1 - p);
   if (x.isComplex() && alpha) return o.fail("complex numbers are not supported here");
   auto dropped = [=](const Tensor &part) {
+    if (!alpha) return keptOf(part, mask, p);
     Tensor xs[] = {part, mask};
-    const DType t = part.dtype();
-    return pointwise(xs, t, t, [=](std::span<const Val> v) {
-    Val k = ne(v[1], 0.0);
-    if (alpha) {
+    return pointwise(xs, part.dtype(), part.dtype(), [p](std::span<const Val> v) {
       const double a = 1.7580993408473766, s = p == 1 ? 0 : 1 / std::sqrt((a * a * p + 1) * (1 - p));
-      return where(k, v[0] * s + a * p * s, num(v[0], (-a + a * p) * s));
-    }
-    return p == 1 ? v[0] * 0.0 : where(k, v[0] / (1 - p), v[0] * 0.0);
+      return where(ne(v[1], 0.0), v[0] * s + a * p * s, num(v[0], (-a + a * p) * s));
     });
   };
   const Tensor y = x.isComplex() ? Tensor::complex(dropped(x.real()), dropped(x.imag()), x.dtype()) : dropped(x);

@@ -16,4 +16,7 @@ constexpr int64_t kWords = 4, kNormals = 2;
 /// calls once.
 Tensor draw(OpCall &o, const Sizes &sizes, DType t, int64_t calls, const std::function<Val(BodyBuilder &, const Draw &, const Index &)> &fn);
 
+/// x in training: each element becomes 0 with probability p, the others are divided by 1 - p.
+Tensor withDropout(OpCall &o, const Tensor &x, double p);
+
 } // namespace neso::lower

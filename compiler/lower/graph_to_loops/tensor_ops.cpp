@@ -94,12 +94,19 @@ Sizes broadcastSizes(std::span<const Tensor> xs) {
 }
 
 Tensor broadcastTo(const Tensor &x, const Sizes &sizes) {
+  if (x.sizes().size() > sizes.size()) {
+    x.ctx().refuse(fmt::format("a tensor of {} dims cannot be repeated to {}", x.sizes().size(), sizes.size()));
+    return full(x.ctx(), sizes, x.dtype(), 0);
+  }
   size_t lead = sizes.size() - x.sizes().size();
   bool same = lead == 0;
   std::vector<char> one(x.sizes().size());
   for (size_t d = 0; d < x.sizes().size(); ++d) {
     one[d] = x.sizes()[d].isConst(1);
-    same &= !one[d] || sizes[lead + d].isConst(1);
+    const Expr wanted = sizes[lead + d];
+    if (!one[d] && x.sizes()[d].isConst() && wanted.isConst() && !x.ctx().equal(x.sizes()[d], wanted))
+      x.ctx().refuse(fmt::format("{} elements of a dim cannot be repeated to {}", x.sizes()[d].str(), wanted.str()));
+    same &= !one[d] || wanted.isConst(1);
   }
   if (same) return x;
   return remap(x, sizes, [lead, one](const Index &i) {

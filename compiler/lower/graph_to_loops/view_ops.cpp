@@ -118,6 +118,9 @@ Tensor reshape(const Tensor &x, const Sizes &sizes) {
   bool same = from.size() == sizes.size(), empty = false;
   for (size_t d = 0; same && d < sizes.size(); ++d) same = ctx.equal(from[d], sizes[d]);
   if (same) return x;
+  // Sizes that a model states where its operator gives others: what follows would read some of the elements.
+  const Expr have = product(from), want = product(sizes);
+  if (have.isConst() && want.isConst() && !ctx.equal(have, want)) x.ctx().refuse(fmt::format("{} elements cannot be seen as {}", have.str(), want.str()));
   for (Expr s : sizes) empty |= s.isConst(0);
   for (Expr s : from) empty |= s.isConst(0);
   if (empty) return remap(x, sizes, [n = from.size()](const Index &) { return Index(n, Expr(0)); });
