@@ -369,6 +369,7 @@ def odd_calls():
     return [
         c("assertions", asserted, "f32 4", "i64 4 >0"), c("cosines", small_cosines, "f32 3x4", "f32 4"), c("windows", windows, "f32 6", "f32 6"),
         c("instances_of_one", lambda x, w: torch.instance_norm(x, w, w + 1, None, None, True, 0.1, 0.5, False), "f32 3x5", "f32 5"),
+        c("weight_norm_of_halves", lambda v, g: torch.ops.aten._weight_norm_interface(v, g)[0], "f16 4x4", "f16 1x4", raw_only="PyTorch decomposes it into a product that repeats g"),
         c("attention_weights", attention_weights, "f32 2x3x5x8", "f32 2x3x7x8", "f32 2x3x7x8", "f32 5x7"), c("attention_dropped", attention_dropped, "f32 2x4x33x8", "f32 2x4x40x8"),
     ]
 

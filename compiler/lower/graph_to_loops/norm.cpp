@@ -216,9 +216,10 @@ static Tensors weightNorm(OpCall &o) {
   const int64_t keep = o.integer("dim", 0);
   const DType acc = computeType(v.dtype());
   const Tensor n = normExceptDim(cast(v, acc), 2, keep, acc).realize();
-  // ATen's kernel for the first and the last dim takes a number of g for each norm, however they lie; other forms are computed as they are written.
-  const bool outermost = keep == 0 || keep == v.rank() - 1;
-  if (outermost && v.dtype() != DType::F16 && g.dtype() != DType::F16) {
+  // ATen's kernel for the first and the last dim takes a number of g for each norm, however they lie. The operator in front of it computes what it has no
+  // kernel for, other dims and f16, as it is written.
+  const bool outermost = keep == 0 || keep == v.rank() - 1, half = v.dtype() == DType::F16 || g.dtype() == DType::F16;
+  if (outermost && (!half || o.node.target == "aten._weight_norm_interface.default")) {
     if (!o.ctx.equal(g.numel(), n.numel())) return o.fail("its g has not one number for each of the " + n.numel().str() + " norms");
     g = reshape(g, n.sizes());
   }
