@@ -364,12 +364,19 @@ def attention_dropped(q, k):
     return (y.mean() - 1).abs() < 0.1, y.std() > 0.02, F.scaled_dot_product_attention(q, k, k, dropout_p=1.0)
 
 
+def factors_beside(a, b):
+    """Factors that ATen keeps for gradients are those of the matrix or of its transpose, by how it lies."""
+    aten = torch.ops.aten
+    return *aten._linalg_det(a), *aten._linalg_det(a.mT), *aten._linalg_slogdet(a)[2:], *aten._linalg_slogdet(a.mT)[2:], *aten._linalg_solve_ex(a, b, left=False)[:3], *aten._linalg_solve_ex(a, b.mT)[:3]
+
+
 def odd_calls():
     """Calls that random modules found refused, wrong or passed over: assertions on tensors, cosines of numbers and of f16, windows that are written to."""
     return [
         c("assertions", asserted, "f32 4", "i64 4 >0"), c("cosines", small_cosines, "f32 3x4", "f32 4"), c("windows", windows, "f32 6", "f32 6"),
         c("instances_of_one", lambda x, w: torch.instance_norm(x, w, w + 1, None, None, True, 0.1, 0.5, False), "f32 3x5", "f32 5"),
         c("weight_norm_of_halves", lambda v, g: torch.ops.aten._weight_norm_interface(v, g)[0], "f16 4x4", "f16 1x4", raw_only="PyTorch decomposes it into a product that repeats g"),
+        c("factors_beside", factors_beside, "f32 2x4x4", "f32 2x3x4"), c("complex_factors_beside", factors_beside, "c64 3x3", "c64 2x3"),
         c("attention_weights", attention_weights, "f32 2x3x5x8", "f32 2x3x7x8", "f32 2x3x7x8", "f32 5x7"), c("attention_dropped", attention_dropped, "f32 2x4x33x8", "f32 2x4x40x8"),
     ]
 

@@ -309,9 +309,12 @@ static Tensors solveOp(OpCall &o) {
   if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
   bool left = o.flag("left", true), vector = left && isVector(a, b);
   if (vector) b = unsqueeze(b, b.rank());
-  Lu lu = luOf(left ? a : transpose(a, -2, -1));
-  Tensor x = solveLu(lu.packed, lu.pivot, left ? b : transpose(b, -2, -1), false);
-  if (!left) x = transpose(x, -2, -1);
+  // The factors that are given beside are those of a: X a = b is a^H X^H = b^H then.
+  const bool ofA = left || o.node.target == "aten._linalg_solve_ex.default";
+  Lu lu = luOf(ofA ? a : transpose(a, -2, -1));
+  if (!left) b = transpose(ofA ? conjugateOf(b) : b, -2, -1);
+  Tensor x = solveLu(lu.packed, lu.pivot, b, ofA && !left);
+  if (!left) x = transpose(ofA ? conjugateOf(x) : x, -2, -1);
   if (vector) x = squeeze(x, x.rank() - 1);
   Tensors out{x};
   if (o.node.target == "aten._linalg_solve_ex.default") out.push_back(lu.packed), out.push_back(pivotVector(lu));
@@ -496,11 +499,24 @@ static Tensor productOfLast(const Tensor &x) {
   return x.isComplex() ? complexProduct(x, {-1}, false) : reduceDims(loops::ReduceKind::Prod, x, {-1}, false, x.dtype());
 }
 
+/// Whether the exported graph states that an argument's elements lie in order without gaps, as Tensor.is_contiguous() has it.
+static bool isContiguous(const OpCall &o, std::string_view name) {
+  const graph::TensorType *type = o.typeOf(name);
+  if (!type || type->strides.size() != type->sizes.size()) return false;
+  const Sizes dense = denseStrides(type->sizes);
+  for (size_t d = 0; d < dense.size(); ++d)
+    if (!type->sizes[d].isConst(1) && !o.ctx.equal(type->strides[d], dense[d])) return false;
+  return true;
+}
+
 static Tensors determinants(OpCall &o) {
   const std::string &n = o.node.target;
-  Tensor a = o.t(o.has("A") ? "A" : "self");
+  const std::string_view matrix = o.has("A") ? "A" : "self";
+  Tensor a = o.t(matrix);
   if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
-  Lu lu = luOf(a);
+  // The factors that ATen gives beside are those of the transpose where it need not copy for them; gradients count on it.
+  const bool turned = (n == "aten._linalg_det.default" || n == "aten._linalg_slogdet.default") && !a.isComplex() && isContiguous(o, matrix);
+  Lu lu = luOf(turned ? transpose(a, -2, -1) : a);
   Tensor d = diagonalOf(lu.packed);
   d.reused();
   const DType type = a.dtype(), t = toReal(type);

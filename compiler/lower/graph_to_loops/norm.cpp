@@ -175,6 +175,7 @@ static Tensors batchNorm(OpCall &o) {
     if (!rm.valid() || !rv.valid()) return o.fail("evaluation needs running statistics");
     Tensor y = batchNormEval(x, rm, rv, w, b, eps);
     if (o.outCount() < 2) return {y};
+    if (n == "aten._batch_norm_no_update.default") rm = full(o.ctx, {Expr(0)}, o.out(3).dtype, 0); // what other devices keep for the gradient
     DType t = o.out(1).dtype;
     // ATen returns empty statistics on the CPU when it does not train.
     if (o.out(1).sizes.size() == 1 && o.out(1).sizes[0].isConst(0))
