@@ -4,6 +4,9 @@
 
 namespace neso_rt {
 namespace {
+/// Bytes of a cache line: a transposed plane goes in squares whose sides are as long, of which each line is fetched once.
+constexpr int64_t kLine = 64;
+
 template <int Item> void copy_row(char *dst, int64_t dst_stride, const char *src, int64_t src_stride, int64_t n) {
   if (dst_stride == 1 && src_stride == 1) {
     memcpy(dst, src, size_t(n) * Item);
@@ -11,15 +14,64 @@ template <int Item> void copy_row(char *dst, int64_t dst_stride, const char *src
   }
   for (int64_t i = 0; i < n; ++i) memcpy(dst + i * dst_stride * Item, src + i * src_stride * Item, Item);
 }
-using row_function = void (*)(char *, int64_t, const char *, int64_t, int64_t);
-row_function row_for(int item) {
+
+template <int Item> void copy_block(char *dst, const char *src, copy_dim rows, copy_dim columns) {
+  for (int64_t i = 0; i < rows.size; ++i)
+    copy_row<Item>(dst + i * rows.dst * Item, columns.dst, src + i * rows.src * Item, columns.src, columns.size);
+}
+
+/// Whether the source's neighbours lie along `a` rather than along `b`.
+bool runs_along(const copy_dim &a, const copy_dim &b) { return a.src > 0 && a.src < b.src; }
+
+/// The last two dimensions. Where the source runs along the rows' dimension, in squares.
+template <int Item>
+void copy_plane(char *dst, const char *src, copy_dim rows, copy_dim columns) {
+  if (!runs_along(rows, columns)) return copy_block<Item>(dst, src, rows, columns);
+  constexpr int64_t side = kLine / Item;
+  // Few rows leave room for more columns.
+  const int64_t wide = rows.size < side ? side * side / rows.size : side;
+  for (int64_t i = 0; i < rows.size; i += side)
+    for (int64_t k = 0; k < columns.size; k += wide) {
+      const copy_dim r = {rows.size - i < side ? rows.size - i : side, rows.dst, rows.src};
+      const copy_dim c = {columns.size - k < wide ? columns.size - k : wide, columns.dst, columns.src};
+      copy_block<Item>(dst + (i * r.dst + k * c.dst) * Item, src + (i * r.src + k * c.src) * Item, r, c);
+    }
+}
+using plane_function = void (*)(char *, const char *, copy_dim, copy_dim);
+plane_function plane_for(int item) {
   switch (item) {
-  case 1: return copy_row<1>;
-  case 2: return copy_row<2>;
-  case 4: return copy_row<4>;
-  case 8: return copy_row<8>;
-  default: return copy_row<16>;
+  case 1: return copy_plane<1>;
+  case 2: return copy_plane<2>;
+  case 4: return copy_plane<4>;
+  case 8: return copy_plane<8>;
+  default: return copy_plane<16>;
   }
+}
+
+/// Moves dims[from] to `to`, those between make room.
+void move_dim(copy_dim *dims, int from, int to) {
+  const copy_dim moved = dims[from];
+  for (; from < to; ++from) dims[from] = dims[from + 1];
+  for (; from > to; --from) dims[from] = dims[from - 1];
+  dims[to] = moved;
+}
+
+/// The destination is written in the order of its memory, whatever the order of the dimensions; equal ones keep theirs.
+void order_dims(copy_dim *dims, int rank) {
+  for (int i = 1; i < rank; ++i) {
+    int to = i;
+    while (to > 0 && dims[to - 1].dst < dims[i].dst) --to;
+    move_dim(dims, i, to);
+  }
+}
+
+/// Beside the last dimension goes the one along which the source runs.
+void pair_dims(copy_dim *dims, int rank) {
+  if (rank < 3) return;
+  int nearest = rank - 1;
+  for (int i = rank - 2; i >= 0; --i)
+    if (runs_along(dims[i], dims[nearest])) nearest = i;
+  if (nearest < rank - 1) move_dim(dims, nearest, rank - 2);
 }
 } // namespace
 
@@ -51,15 +103,18 @@ void copy_strided(void *dst, const int64_t *dst_strides, const void *src, const 
     item = 1;
   }
   rank = join_dims(dims, rank);
+  order_dims(dims, rank);
+  rank = join_dims(dims, rank);
+  pair_dims(dims, rank);
   char *d = static_cast<char *>(dst);
   const char *s = static_cast<const char *>(src);
-  row_function row = row_for(item);
-  if (rank == 0) return row(d, 1, s, 1, 1);
-  const copy_dim inner = dims[rank - 1];
+  const copy_dim one = {1, 0, 0}, element = {1, 1, 1};
+  const copy_dim &rows = rank > 1 ? dims[rank - 2] : one, &columns = rank > 0 ? dims[rank - 1] : element;
+  const plane_function plane = plane_for(item);
   int64_t index[kMaxRank + 1] = {};
   for (;;) {
-    row(d, inner.dst, s, inner.src, inner.size);
-    int at = rank - 2;
+    plane(d, s, rows, columns);
+    int at = rank - 3;
     for (; at >= 0; --at) {
       d += dims[at].dst * item;
       s += dims[at].src * item;
