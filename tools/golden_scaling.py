@@ -187,6 +187,7 @@ def both_ways():
 def any_length():
     """Rows and columns without a bound on their length, below and above the blocks that the example's make."""
     inf, dynamic = float("inf"), ({0: Dim.AUTO, 1: Dim.AUTO},)
+    short = lambda x: (x.softmax(-1), F.layer_norm(x, x.shape[-1:]), x.sum(-1), x.amax(-1), x.argmin(-1), (x > 1).any(-1), x.logsumexp(-1), x.cumsum(-1), x.flip(-1).cumsum(-1) + x.mean(-1, keepdim=True))  # noqa: E731
 
     def of(*shapes, t="f32"):
         return [[f"{t} {s}"] for s in shapes]
@@ -194,6 +195,8 @@ def any_length():
         c("places", lambda x: (x.argmax(-1), x.argmin(-1), x.argmax(), torch.where(x > 1.5, NAN, x).argmax(-1), torch.where(x > 0, inf, -inf).argmax(-1), (x * 0 - inf).argmax(-1)), "f32 4x37", more=of("3x5", "2x130", "9x16"), dynamic=dynamic),
         c("places_bf16", lambda x: (x.argmax(-1), x.argmin(-1)), "bf16 4x37", more=of("2x4100", t="bf16"), dynamic=dynamic), c("places_i64", lambda x: (x.argmax(-1), x.argmin(-1), x.argmax(0)), "i64 4x37", more=of("3x5", "2x130", t="i64"), dynamic=dynamic), c("places_f64", lambda x: (x.argmax(-1), x.reshape(-1, 1, x.shape[1]).argmin(0)), "f64 4x37", more=of("3x5", "2x130", t="f64"), dynamic=dynamic),
         c("running", lambda x: (x.cumsum(-1), x.cumprod(-1), x.flip(-1).cumsum(-1), x.cummax(-1)[0], x.logcumsumexp(-1)), "f32 4x37", more=of("3x5", "2x130", "3x64", "2x16"), dynamic=dynamic), c("running_i64", lambda x: (x.cumsum(-1), x.cumprod(-1), x.cummin(-1)[0]), "i64 4x37 <4", more=[["i64 3x5 <4"], ["i64 2x130 <4"]], dynamic=dynamic),
+        c("short_rows", short, "f32 2x7", more=of("2x65", "3x16", "2x17", "2x33", "3x63", "2x64"), dynamic=dynamic), c("short_rows_bf16", short, "bf16 2x7", more=of("2x65", "2x20", "2x64", t="bf16"), dynamic=dynamic), c("short_rows_f64", short, "f64 2x7", more=of("2x65", "2x20", "2x64", t="f64"), dynamic=dynamic), c("short_rows_i64", lambda x: (x.sum(-1), x.amax(-1), x.argmax(-1), x.cumsum(-1), x.prod(-1)), "i64 2x7 <4", more=[["i64 2x65 <4"], ["i64 2x20 <4"], ["i64 2x64 <4"]], dynamic=dynamic),
+        c("short_planes", lambda x: (x.sum((-1, -2)), x.amax((1, 2)), x.var((1, 2)), x - x.mean((1, 2), keepdim=True)), "f32 2x3x7", more=of("2x5x40", "2x3x64", "3x2x65"), dynamic=({0: Dim.AUTO, 1: Dim.AUTO, 2: Dim.AUTO},)),
         c("columns", lambda x: (x.amax(0), x.amin(0), x.relu().sum(0), x.prod(0), (x > 1).any(0), torch.where(x > 1.5, NAN, x).amax(0), x.softmax(0).amax(0)), "f32 4x37", more=of("3x5", "130x2", "2x130", "17x16", "17x40"), dynamic=dynamic), c("columns_i64", lambda x: (x.amax(0), x.sum(0)), "i64 4x37", more=of("3x5", "130x2", "2x130", t="i64"), dynamic=dynamic),
     ]
 

@@ -249,6 +249,12 @@ private:
   /// Runs body at every index of the nest. With masks, a main loop in which they are known to be true and a tail.
   void runNest(const Nest &nest, const Masks &masks, llvm::function_ref<void(const Index &)> body);
   void vectorLoop(const Nest &nest, Index &index, const Masks &masks, llvm::function_ref<void(const Index &)> body);
+  /// The vectors of it at [lo, hi), where the masks in `known` hold.
+  void vectorSteps(const Nest &nest, const Index &outer, llvm::Value *lo, llvm::Value *hi, llvm::ArrayRef<mlir::Value> known,
+                   llvm::function_ref<void(const Index &)> body);
+  /// All of them under their masks, each in code of its own; up to `end` (null: to the nest's end).
+  void fewSteps(const Nest &nest, const Index &outer, const Masks &masks, llvm::Value *end,
+                llvm::function_ref<void(const Index &)> body);
   Index vectorIndex(const Nest &nest, const Index &outer, llvm::Value *iv);
   /// If `certain` (i1; null: always), the mask is true exactly for positions below `below` (i32) of the vector
   /// direction. Else nothing is known.
@@ -260,6 +266,10 @@ private:
   /// The same of a nest's mask at `outer`; of a size other than the nest's along its vector direction it has none.
   std::optional<Prefix> prefixAlong(mlir::Value mask, const Index &outer, const Nest &nest);
   std::optional<Prefix> comparedPrefix(mlir::Operation *compare, const Index &index, size_t dim, const Nest &nest);
+  /// So few elements that each vector may have its own code under its own mask, where masks cost nothing.
+  bool takesFewVectors(int64_t extent) const;
+  /// Whether v is computed from the kernel's arguments alone, by few operations.
+  bool sameForPrograms(const llvm::Value *v, int depth = 12) const;
   int64_t widthFor(llvm::ArrayRef<mlir::Value> values, int64_t extent, int maxFactor);
   Index indexIn(mlir::Value v, const Index &index);
   llvm::SmallVector<mlir::Value, 4> masksBelow(llvm::ArrayRef<mlir::Value> values, llvm::ArrayRef<int64_t> shape);

@@ -146,6 +146,9 @@ namespace {
 /// Operations that a walk below a value looks at, at most: more than a window of 7 x 7 has.
 constexpr size_t kMostWalked = 4096;
 
+/// Vectors of one register that take their masks one by one rather than in loops.
+constexpr int64_t kFewVectors = 4;
+
 /// Whether a tensor of shape `from` has an element for each of `shape`, by having size 1 where the sizes differ.
 bool spreadsTo(llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> shape) {
   bool fits = from.size() == shape.size();
@@ -322,21 +325,54 @@ bool Emitter::keepsBelow(mlir::Value v, llvm::ArrayRef<int64_t> shape) {
   return keeps;
 }
 
+bool Emitter::sameForPrograms(const llvm::Value *v, int depth) const {
+  const auto *made = llvm::dyn_cast<llvm::Instruction>(v);
+  if (!made || made->getParent() == entry_) return true;
+  if (depth == 0 || llvm::isa<llvm::PHINode>(made) || made->mayReadOrWriteMemory()) return false;
+  return llvm::all_of(made->operands(), [&](const llvm::Use &u) { return sameForPrograms(u.get(), depth - 1); });
+}
+
+bool Emitter::takesFewVectors(int64_t extent) const {
+  return caps_.maskedMemory && extent <= kFewVectors * caps_.f32Lanes;
+}
+
+void Emitter::vectorSteps(const Nest &nest, const Index &outer, Value *lo, Value *hi, llvm::ArrayRef<mlir::Value> known,
+                          llvm::function_ref<void(const Index &)> body) {
+  width_ = nest.width;
+  forLoop(lo, hi, nest.width, [&](Value *iv) {
+    Index index = vectorIndex(nest, outer, iv);
+    if (!known.empty()) {
+      Lanes yes;
+      yes.base = b.getTrue();
+      // Known inside this loop only: what a load may leave out its mask for is not moved out of it.
+      yes.level = static_cast<uint8_t>(currentLevel());
+      for (mlir::Value m : known) frames_.back().memo[keyOf(m, indexIn(m, index))] = yes;
+    }
+    body(index);
+  });
+}
+
+void Emitter::fewSteps(const Nest &nest, const Index &outer, const Masks &masks, Value *end,
+                       llvm::function_ref<void(const Index &)> body) {
+  Nest cut = nest;
+  if (end && masks.narrowTail) cut.width = std::min<int64_t>(nest.width, caps_.f32Lanes);
+  auto stepsFrom = [&](auto &self, int64_t at) -> void {
+    if (at >= nest.extent) return;
+    auto number = [&](int64_t n) { return b.getInt32(static_cast<uint32_t>(n)); };
+    auto steps = [&] {
+      vectorSteps(cut, outer, number(at), number(at + cut.width), {}, body);
+      self(self, at + cut.width);
+    };
+    end && at > masks.start ? ifThen(b.CreateICmpSGT(end, number(at)), steps) : steps();
+  };
+  stepsFrom(stepsFrom, masks.start);
+  width_ = nest.width;
+}
+
 void Emitter::vectorLoop(const Nest &nest, Index &outer, const Masks &masks,
                          llvm::function_ref<void(const Index &)> body) {
-  auto run = [&](const Nest &cut, Value *lo, Value *hi, llvm::ArrayRef<mlir::Value> known) -> void {
-    width_ = cut.width;
-    forLoop(lo, hi, cut.width, [&](Value *iv) {
-      Index index = vectorIndex(cut, outer, iv);
-      if (!known.empty()) {
-        Lanes yes;
-        yes.base = b.getTrue();
-        // Known inside this loop only: what a load may leave out its mask for is not moved out of it.
-        yes.level = static_cast<uint8_t>(currentLevel());
-        for (mlir::Value m : known) frames_.back().memo[keyOf(m, indexIn(m, index))] = yes;
-      }
-      body(index);
-    });
+  auto run = [&](const Nest &cut, Value *lo, Value *hi, llvm::ArrayRef<mlir::Value> known) {
+    vectorSteps(cut, outer, lo, hi, known, body);
   };
   width_ = nest.width;
   auto number = [&](int64_t n) { return b.getInt32(static_cast<uint32_t>(n)); };
@@ -365,6 +401,9 @@ void Emitter::vectorLoop(const Nest &nest, Index &outer, const Masks &masks,
   Value *full = b.CreateAnd(bound, step);
   if (auto *c = llvm::dyn_cast<llvm::ConstantInt>(full); c && c->getSExtValue() == nest.extent)
     return run(nest, start, extent, known);
+  // Few vectors, and as many in every program: masks that were made before the first program take no time, loops do.
+  if (takesFewVectors(nest.extent) && !llvm::isa<llvm::Constant>(bound) && sameForPrograms(bound))
+    return fewSteps(nest, outer, masks, trimmed, body);
   if (masks.start) full = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, full, start);
   run(nest, start, full, known);
   if (masks.pieces && trimmed == bound && masks.start == 0)

@@ -293,6 +293,8 @@ void Emitter::reduceAlong(Reduced &r) {
   nest.width = widthFor(r.sources, nest.extent, 4);
   while (nest.extent % nest.width) nest.width /= 2;
   r.masked = maskedReduction(r.op, false);
+  // Of few vectors as many are taken as there are elements for, and lanes of one register are left to combine.
+  if (r.masked && takesFewVectors(nest.extent)) nest.width = std::min<int64_t>(nest.width, caps_.f32Lanes);
   auto masksOf = [&] {
     llvm::SmallVector<mlir::Value, 4> masks = masksBelow(r.sources, r.shape);
     if (r.masked) {
@@ -546,17 +548,30 @@ void Emitter::scanVector(const Scan &scan, const Nest &nest, const Index &outer,
 void Emitter::scanReached(const Scan &scan, const Nest &nest, const Index &outer, const Reach &reach,
                           llvm::Constant *outside) {
   auto number = [&](int64_t n) { return b.getInt32(static_cast<uint32_t>(n)); };
+  auto still = [&] {
+    const Lanes last = fromValue(b.CreateLoad(scan.carries[0]->getAllocatedType(), scan.carries[0]), currentLevel());
+    width_ = 1;
+    const Lanes combined = combineScanned(scan, {last}, {fromValue(outside, currentLevel())})[0];
+    width_ = nest.width;
+    return combined;
+  };
+  if (takesFewVectors(nest.extent) && sameForPrograms(reach.end)) {
+    scanVector(scan, nest, outer, number(0), true);
+    for (int64_t at = nest.width; at < nest.extent; at += nest.width) {
+      Value *more = b.CreateICmpSGT(reach.end, number(at));
+      ifThen(more, [&] { scanVector(scan, nest, outer, number(at), false); });
+      ifThen(b.CreateNot(more), [&] { storeBuffer(*scan.results[0], vectorIndex(nest, outer, number(at)), still()); });
+    }
+    return;
+  }
   Value *end = b.CreateAnd(b.CreateAdd(reach.end, number(nest.width - 1)), number(-nest.width));
   b.CreateStore(outside, scan.carries[0]);
   Value *begun = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, end, number(nest.width));
   forLoop(number(0), begun, nest.width, [&](Value *iv) { scanVector(scan, nest, outer, iv, true); });
   forLoop(number(nest.width), end, nest.width, [&](Value *iv) { scanVector(scan, nest, outer, iv, false); });
-  const Lanes last = fromValue(b.CreateLoad(scan.carries[0]->getAllocatedType(), scan.carries[0]), currentLevel());
-  width_ = 1;
-  const Lanes still = combineScanned(scan, {last}, {fromValue(outside, currentLevel())})[0];
-  width_ = nest.width;
+  const Lanes last = still();
   forLoop(end, number(nest.extent), nest.width,
-          [&](Value *iv) { storeBuffer(*scan.results[0], vectorIndex(nest, outer, iv), still); });
+          [&](Value *iv) { storeBuffer(*scan.results[0], vectorIndex(nest, outer, iv), last); });
 }
 
 /// Rows one after another; from vector to vector the last lane is carried.

@@ -28,6 +28,32 @@ public:
   void run() {
     findPhases();
     Emitter outer = bindOuter();
+    if (tiling_.shortRow) return emitByLength(outer);
+    emitPhases(outer);
+  }
+
+private:
+  using Shape = LoopTiling::Shape;
+  const std::vector<Node> &nodes() const { return k_.kernel.nodes; }
+  const std::vector<Expr> &x() const { return k_.kernel.xRanges; }
+  const std::vector<Expr> &r() const { return k_.kernel.rRanges; }
+
+  /// The same twice: rows that are short enough go in one step, others in loops.
+  void emitByLength(const Emitter &outer) {
+    Emitter shortRows = outer, longRows = outer;
+    const Val isShort = shortRows.compare("le", shortRows.index(r().back()), shortRows.intConst(tiling_.shortRow));
+    auto choice = scf::IfOp::create(k_.b, k_.loc, isShort.v, /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(k_.b);
+    k_.b.setInsertionPointToStart(choice.thenBlock());
+    step_ = tiling_.shortRow, wholeRow_ = true;
+    shortRows.frame.tile[static_cast<size_t>(tiling_.innerDim)] = step_;
+    emitPhases(shortRows);
+    k_.b.setInsertionPointToStart(choice.elseBlock());
+    step_ = tiling_.inner, wholeRow_ = false;
+    emitPhases(longRows);
+  }
+
+  void emitPhases(Emitter &outer) {
     for (int phase = 0; phase <= lastPhase_; ++phase) {
       for (size_t n = 0; n < nodes().size(); ++n)
         if (!inner_[n] && phase_[n] == phase) emitNode(outer, n, true);
@@ -36,12 +62,6 @@ public:
       if (any) emitPhase(outer, phase);
     }
   }
-
-private:
-  using Shape = LoopTiling::Shape;
-  const std::vector<Node> &nodes() const { return k_.kernel.nodes; }
-  const std::vector<Expr> &x() const { return k_.kernel.xRanges; }
-  const std::vector<Expr> &r() const { return k_.kernel.rRanges; }
 
   /// A phase is one pass over the inner space.
   void findPhases() {
@@ -128,11 +148,11 @@ private:
       if (!last) return emitDims(e, d + 1, phase, accumulators, std::move(in));
       return emitChunk(e, phase, accumulators, std::move(in));
     };
-    int64_t step = last ? tiling_.inner : 1;
+    int64_t step = last ? step_ : 1;
     std::optional<int64_t> extent = r()[d].asConst();
     bool reverse = scansReversed(phase);
     if (extent && *extent == 0) return carried; // nothing to visit: no load may happen
-    if (extent && *extent <= step) {
+    if ((extent && *extent <= step) || (last && wholeRow_)) {
       bindInner(scope, d, last, scope.intConst(0), true);
       return body(scope, std::move(carried));
     }
@@ -181,7 +201,7 @@ private:
     Val lane = e.lanes(static_cast<size_t>(tiling_.innerDim));
     Val at = whole ? lane : e.indexBinary("arith.addi", start, lane);
     e.env[Symbol::inner(d)] = at;
-    if (!e.facts.provablyDivisible(r()[d], Expr(tiling_.inner))) {
+    if (!e.facts.provablyDivisible(r()[d], Expr(step_))) {
       Val inside = e.compare("lt", at, e.index(r()[d]));
       e.masks.push_back(inside);
       innerMask_ = inside;
@@ -322,6 +342,9 @@ private:
   KernelContext &k_;
   const LoopTiling &tiling_;
   const Facts &facts_;
+  /// Elements of the last inner dimension in one step of what is being emitted, and whether that is all of them.
+  int64_t step_ = tiling_.inner;
+  bool wholeRow_ = false;
   std::vector<int> phase_;
   std::vector<bool> inner_;
   int lastPhase_ = 0;

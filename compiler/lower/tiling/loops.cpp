@@ -52,6 +52,8 @@ constexpr int64_t kStreamedRows = 8, kStreamedLength = 256;
 /// The least block of a row whose length is known at run time only and which is walked as a whole: one thread's, and
 /// that of a block of threads.
 constexpr int64_t kLeastRow = 64, kLeastRowOfBlock = 256;
+/// Rows of so many elements or fewer have code of their own, for one thread: a few vectors under masks in place of loops.
+constexpr int64_t kShortRow = 64;
 /// A block of threads holds a row in registers, read once, rather than in steps that read it again, although up to so
 /// many times as much as usual is masked off.
 constexpr int64_t kHeldRow = 4;
@@ -267,6 +269,8 @@ private:
                x().back().constValue() % kStreamedRows == 0 && likelyResults() >= kStreamedRows * kStreamedRows &&
                length >= kStreamedLength && streamsRows())
       rows = kStreamedRows;
+    if (!target_.threadBlocks && !kernel_.serial && !r().back().isConst() && out_.inner > kShortRow)
+      out_.shortRow = kShortRow;
     if (rows == 1) {
       out_.tile = {out_.inner};
       return;
@@ -288,6 +292,8 @@ private:
     out_.innerDim = 0;
     out_.tile = {out_.inner, columns};
     out_.outer.back() = {columns, 1};
+    // Columns that one step takes carry nothing through memory from step to step.
+    if (!target_.threadBlocks && !r().back().isConst()) out_.shortRow = out_.inner;
   }
 
   /// Elements of the last inner dimension that a block is made for: all that there may be, if walking the block ends

@@ -29,6 +29,9 @@ struct LoopTiling {
   int innerDim = 0;
   /// The inner space is one step: no loop.
   bool oneStep = false;
+  /// Not 0: where the run finds as many elements or fewer in the last inner dimension, whose size is not known before, the
+  /// program takes them in one step of as many.
+  int64_t shortRow = 0;
   /// Accumulators are tiles, folded element by element; threads exchange once, behind the loops.
   bool carriesTiles = false;
   /// What is loaded stays in registers for later passes over the same elements.
