@@ -87,6 +87,7 @@ private:
   llvm::SmallVector<Lanes, 2> elementwise(mlir::Operation *op, llvm::ArrayRef<Lanes> args);
   llvm::Value *emitValue(mlir::Operation *op, OpCode code, llvm::ArrayRef<llvm::Value *> args);
   llvm::Value *emitInteger(mlir::Operation *op, OpCode code, llvm::ArrayRef<llvm::Value *> args);
+  llvm::Value *floatOfLowBits(llvm::Value *x);
   llvm::Value *emitCast(mlir::Operation *op, OpCode code, llvm::Value *x);
   llvm::Value *emitFloat(mlir::Operation *op, OpCode code, llvm::ArrayRef<llvm::Value *> args);
   llvm::Value *emitDivision(OpCode code, llvm::Value *a, llvm::Value *b);
@@ -350,9 +351,10 @@ private:
   void reduceRows(llvm::ArrayRef<Reduced> streams, const Nest &nest, Index &outer, int dim,
                   llvm::ArrayRef<mlir::Value> masks);
   void reduceAlong(Reduced &r);
-  void accumulateReached(const Reduced &r, const Index &at, const Reach &reach);
+  void mergeStreams(llvm::ArrayRef<Reduced> streams);
+  void accumulateReached(llvm::ArrayRef<Reduced> streams, const Index &at, const Reach &reach);
   void reduceAcross(Reduced &r, int vectorDim);
-  void reduceColumns(const Reduced &r, const Nest &nest, const Reach &reach, const Reach &across);
+  void reduceColumns(llvm::ArrayRef<Reduced> streams, const Nest &nest, const Reach &reach, const Reach &across);
   llvm::SmallVector<llvm::Value *, 2> combineLanes(mlir::Region &combine, llvm::SmallVector<llvm::Value *, 2> values,
                                                    int64_t width);
   void emitScan(mlir::Operation *op);

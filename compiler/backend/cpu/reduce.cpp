@@ -48,6 +48,8 @@ namespace {
 /// Rows that are walked at one time: each is a stream of its own from memory. One stream alone has too little under way:
 /// on a Xeon eight read 1.5 times as much a second.
 constexpr int64_t kStreams = 8;
+/// Rows of columns whose elements are combined at one time, at most.
+constexpr int64_t kRowsTogether = 4;
 
 /// f(f(x, v), v) is f(x, v).
 bool onceIsOften(OpCode combine, llvm::Constant *v) {
@@ -329,25 +331,62 @@ void Emitter::reduceAlong(Reduced &r) {
   });
 }
 
-/// The elements of one vector of results, for the positions that the mask may let through.
-void Emitter::accumulateReached(const Reduced &r, const Index &at, const Reach &reach) {
-  auto rows = [&](Value *lo, Value *hi, bool known) {
-    forLoop(lo, hi, 1, [&](Value *iv) {
-      const Lanes position = fromValue(iv, currentLevel());
-      if (known) {
-        Index row(r.shape.size(), uniformInt(0));
-        row[static_cast<size_t>(r.axis)] = position;
-        Lanes yes;
-        yes.base = b.getTrue(), yes.level = static_cast<uint8_t>(currentLevel());
-        frames_.back().memo[keyOf(r.masked->mask, row)] = yes;
+/// The accumulators of all streams go into the first's.
+void Emitter::mergeStreams(llvm::ArrayRef<Reduced> streams) {
+  auto current = [&](llvm::AllocaInst *a) {
+    llvm::Type *t = a->getAllocatedType()->getScalarType();
+    return b.CreateLoad(width_ > 1 ? llvm::FixedVectorType::get(t, static_cast<unsigned>(width_)) : t, a);
+  };
+  const Reduced &first = streams.front();
+  for (const Reduced &r : streams.drop_front()) {
+    llvm::SmallVector<Value *, 2> mine;
+    llvm::SmallVector<Lanes, 2> others;
+    for (llvm::AllocaInst *a : first.accumulators) mine.push_back(current(a));
+    for (llvm::AllocaInst *a : r.accumulators) others.push_back(fromValue(current(a), currentLevel()));
+    llvm::SmallVector<Lanes> out = combineReduced(first, mine, others);
+    for (size_t i = 0; i < out.size(); ++i) b.CreateStore(vec(out[i]), first.accumulators[i]);
+  }
+}
+
+/// The elements of one vector of results, for the positions that the mask may let through: as many at one time as there are streams,
+/// since one waits for the one before it.
+void Emitter::accumulateReached(llvm::ArrayRef<Reduced> streams, const Index &at, const Reach &reach) {
+  const Reduced &r = streams.front();
+  const int64_t together = static_cast<int64_t>(streams.size());
+  auto rows = [&](Value *lo, Value *hi, int64_t step, bool known) {
+    forLoop(lo, hi, step, [&](Value *iv) {
+      for (int64_t g = 0; g < step; ++g) {
+        Lanes position = fromValue(iv, currentLevel());
+        if (g) position = intOp(IntOp::Add, position, uniformInt(g));
+        if (known) {
+          Index row(r.shape.size(), uniformInt(0));
+          row[static_cast<size_t>(r.axis)] = position;
+          Lanes yes;
+          yes.base = b.getTrue(), yes.level = static_cast<uint8_t>(currentLevel());
+          frames_.back().memo[keyOf(r.masked->mask, row)] = yes;
+        }
+        Index index = at;
+        index.insert(index.begin() + r.axis, position);
+        accumulate(streams[static_cast<size_t>(g)], index, false, false);
       }
-      Index index = at;
-      index.insert(index.begin() + r.axis, position);
-      accumulate(r, index, false, false);
     });
   };
-  rows(b.getInt32(0), reach.sure, true);
-  rows(reach.sure, reach.end, false);
+  startAccumulator(r, reach, width_);
+  Value *begin = b.getInt32(0);
+  if (together > 1) {
+    // To bring few rows together takes as long as they do.
+    auto number = [&](int64_t n) { return b.getInt32(static_cast<uint32_t>(n)); };
+    Value *many = b.CreateICmpSGE(reach.sure, number(kRowsTogether * together));
+    Value *all = b.CreateSelect(many, b.CreateAnd(reach.sure, number(-together)), begin);
+    ifThen(many, [&] {
+      for (const Reduced &other : streams.drop_front()) startAccumulator(other, std::nullopt, width_);
+      rows(begin, all, together, true);
+      mergeStreams(streams);
+    });
+    begin = all;
+  }
+  rows(begin, reach.sure, 1, true);
+  rows(reach.sure, reach.end, 1, false);
 }
 
 /// Results in vectors, a loop over the axis inside.
@@ -362,16 +401,22 @@ void Emitter::reduceAcross(Reduced &r, int vectorDim) {
     nest.width = widthFor(r.sources, nest.extent, 4);
     while (nest.extent % nest.width) nest.width /= 2;
   }
-  makeAccumulators(r, nest.width);
   const int64_t count = r.shape[r.axis];
   if (count > 4) r.masked = maskedReduction(r.op, true);
+  // Of what is cheap; half of the registers hold sums.
+  const bool severalRows = r.masked && nest.width > caps_.f32Lanes;
+  const int64_t vectors = std::max<int64_t>(nest.width / caps_.f32Lanes, 1);
+  llvm::SmallVector<Reduced, 0> streams(
+      severalRows ? static_cast<size_t>(std::clamp<int64_t>(caps_.vectorRegisters / 2 / vectors, 1, kRowsTogether)) : 1, r);
+  for (Reduced &each : streams) makeAccumulators(each, nest.width);
+  r = streams.front();
   const bool ofColumns = r.masked && r.masked->columns && nest.vectorDim == 0 && nest.width >= caps_.f32Lanes;
   sink([&] {
     const Index first(r.shape.size(), uniformInt(0));
     const std::optional<Reach> reach = r.masked ? reachOf(r.masked->mask, first, r.axis) : std::nullopt;
     const std::optional<Reach> across =
         reach && ofColumns ? reachOf(r.masked->columns, first, 1 - r.axis) : std::nullopt;
-    if (across) return reduceColumns(r, nest, *reach, *across);
+    if (across) return reduceColumns(streams, nest, *reach, *across);
     runNest(nest, {}, [&](const Index &at) {
       auto step = [&](const Lanes &position, bool first) {
         Index index = at;
@@ -379,8 +424,7 @@ void Emitter::reduceAcross(Reduced &r, int vectorDim) {
         accumulate(r, index, first, true);
       };
       if (reach) {
-        startAccumulator(r, reach, nest.width);
-        accumulateReached(r, at, *reach);
+        accumulateReached(streams, at, *reach);
       } else if (count <= 4) {
         for (int64_t k = 0; k < count; ++k) step(uniformInt(k), k == 0);
       } else {
@@ -396,7 +440,8 @@ void Emitter::reduceAcross(Reduced &r, int vectorDim) {
 }
 
 /// Columns of which the mask leaves out all elements are not walked.
-void Emitter::reduceColumns(const Reduced &r, const Nest &nest, const Reach &reach, const Reach &across) {
+void Emitter::reduceColumns(llvm::ArrayRef<Reduced> streams, const Nest &nest, const Reach &reach, const Reach &across) {
+  const Reduced &r = streams.front();
   auto walk = [&](Value *lo, Value *hi, int64_t width, bool known) {
     width_ = width;
     Nest part = nest;
@@ -411,8 +456,7 @@ void Emitter::reduceColumns(const Reduced &r, const Nest &nest, const Reach &rea
         yes.base = b.getTrue(), yes.level = static_cast<uint8_t>(currentLevel());
         frames_.back().memo[keyOf(r.masked->columns, column)] = yes;
       }
-      startAccumulator(r, reach, width);
-      accumulateReached(r, at, reach);
+      accumulateReached(streams, at, reach);
       llvm::Type *type = r.accumulators[0]->getAllocatedType()->getScalarType();
       type = llvm::FixedVectorType::get(type, static_cast<unsigned>(width));
       storeBuffer(*r.results[0], at, fromValue(b.CreateLoad(type, r.accumulators[0]), currentLevel()));
