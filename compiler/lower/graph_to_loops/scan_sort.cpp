@@ -84,8 +84,10 @@ static Tensors kthvalueOp(OpCall &o) {
   Tensor x = o.t("self");
   if (x.rank() == 0) return {x, fullInt(o.ctx, {}, DType::I64, 0)};
   int64_t d = wrap(o.integer("dim", -1), x.rank());
-  auto [v, i] = sorted(x, d, false);
-  return pick(o, v, i, d, o.expr("k") - 1);
+  // Those before it are enough: of few among many a heap is kept.
+  const Expr k = o.expr("k");
+  auto [v, i] = sorted(x, d, false, k);
+  return pick(o, v, i, d, k - 1);
 }
 
 static Tensors medianOp(OpCall &o) {
