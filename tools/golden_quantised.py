@@ -199,6 +199,9 @@ def packed_int4():
     def stored(m, x):
         return aten._weight_int4pack_mm_for_cpu(x, m.packed, 32, m.numbers)
 
+    def infinite(m, x):
+        return aten._weight_int4pack_mm_for_cpu(torch.where(x > 1.9, float("inf"), x), m.packed, 32, m.numbers)
+
     def for_tensor_cores(tiles):
         def run(x, q, parameters):
             w = aten._convert_weight_to_int4pack(low_first(q).bitwise_left_shift(4) | low_first(q).bitwise_right_shift(4), tiles)
@@ -219,7 +222,7 @@ def packed_int4():
     return [
         c("for_cpu", for_cpu, "f32 5x64", *sixteen), c("for_cpu_bf16", for_cpu, "bf16 5x64", "i32 16x64", "bf16 2x16x2"), c("for_cpu_f16", for_cpu, "f16 1x64", "i32 16x64", "f16 2x16x2"),
         c("for_cpu_packed", lambda q: aten._convert_weight_to_int4pack_for_cpu(q & 15, 1), "i32 16x64"),
-        c("for_cpu_stored", stored, "bf16 5x64", state=weights), c("for_cpu_dynamic", for_cpu, "f32 5x64", *sixteen, dynamic=(rows, None, None), more=[("f32 31x64", *sixteen)]),
+        c("for_cpu_stored", stored, "bf16 5x64", state=weights), c("for_cpu_infinite", infinite, "f32 5x64", state={**weights, "numbers": "f32 2x16x2"}), c("for_cpu_one_row", stored, "f32 1x64", state={**weights, "numbers": "f32 2x16x2"}), c("for_cpu_dynamic", for_cpu, "f32 5x64", *sixteen, dynamic=(rows, None, None), more=[("f32 31x64", *sixteen)]),
         *[c(f"tensor_cores_{tiles}", for_tensor_cores(tiles), "bf16 5x128", "i32 16x128", "bf16 4x16x2") for tiles in (2, 4, 8)],
         c("with_zeros", with_zeros, "bf16 5x64", words, "bf16 2x6", "i8 2x6"), c("with_zeros_f32", with_zeros, "f32 5x64", words, "f32 2x6", "i8 2x6"),
         c("quantised_rows", dynamic(64), "f32 5x64", "i32 6x64", "f32 6x1 >0", "f32 6"), c("quantised_rows_bf16", dynamic(64), "bf16 5x64", "i32 6x64", "f32 6x1 >0", "f32 6"),

@@ -6,7 +6,11 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/Matchers.h"
+#include "llvm/Analysis/ValueTracking.h"
 #include "llvm/IR/Intrinsics.h"
+#include "llvm/IR/IntrinsicsX86.h"
+#include "llvm/IR/PatternMatch.h"
+#include "llvm/Support/KnownBits.h"
 
 namespace neso::cpu {
 
@@ -383,6 +387,22 @@ Value *Emitter::emitInteger(mlir::Operation *op, OpCode code, llvm::ArrayRef<Val
                        [&](OpCode kind, Value *n, Value *d) { return emitDivision(kind, n, d); });
 }
 
+/// The float of x & 15 out of a table in a register, which is indexed by the low four bits: one shuffle in place of a mask and a
+/// conversion. Null of other values; these are left to other units of the machine.
+Value *Emitter::floatOfLowBits(Value *x) {
+  using namespace llvm::PatternMatch;
+  auto *type = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
+  constexpr unsigned kEntries = 16;
+  Value *all = nullptr;
+  if (caps_.f32Lanes != kEntries || !type || type->getNumElements() != kEntries || !type->getElementType()->isIntegerTy(32) ||
+      !match(x, m_And(m_Value(all), m_SpecificInt(kEntries - 1))) ||
+      llvm::computeKnownBits(all, module_.getDataLayout()).countMaxActiveBits() <= 4)
+    return nullptr;
+  llvm::SmallVector<llvm::Constant *, kEntries> table;
+  for (unsigned i = 0; i < kEntries; ++i) table.push_back(llvm::ConstantFP::get(b.getFloatTy(), i));
+  return b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_permvar_sf_512, {}, {llvm::ConstantVector::get(table), all});
+}
+
 Value *Emitter::emitCast(mlir::Operation *op, OpCode code, Value *x) {
   mlir::Type from = elementOf(op->getOperand(0).getType()), to = elementOf(op->getResult(0).getType());
   mlir::Type f32 = mlir::Float32Type::get(op->getContext());
@@ -396,6 +416,7 @@ Value *Emitter::emitCast(mlir::Operation *op, OpCode code, Value *x) {
   case OpCode::SIToFP:
   case OpCode::UIToFP: {
     mlir::Type via = isReduced(to) ? f32 : to;
+    if (Value *f = via.isF32() ? floatOfLowBits(x) : nullptr) return convertFloat(f, via, to, false);
     Value *f = code == OpCode::SIToFP ? b.CreateSIToFP(x, typeLike(via, x)) : b.CreateUIToFP(x, typeLike(via, x));
     return convertFloat(f, via, to, false);
   }

@@ -194,12 +194,56 @@ private:
         b.masks.push_back(kMaskB);
       }
     }
-    std::vector<Val> memoA, memoB;
-    Val va = operand(a, node_.lhs, memoA, kMaskA), vb = operand(b, node_.rhs, memoB, kMaskB);
+    std::vector<Val> memo;
+    const Val va = operand(a, node_.lhs, memo, kMaskA);
+    if (c_.scalesSums)
+      if (Value sum = scaledStep(b, va, kMaskB, acc)) return sum;
+    return product(va, rightOperand(b, node_.rhs, kMaskB), acc);
+  }
+
+  Value product(Val va, Val vb, Value acc) {
     Value sum = tb::dot(k_.b, k_.loc, va.v, vb.v, acc, k_.target.f32Products);
     // Rows beyond the last are not stored: the backend need not compute them.
     sum.getDefiningOp()->setAttr("tt.masked_rows_unused", k_.b.getUnitAttr());
     return sum;
+  }
+
+  /// Value i, with all that it is computed from, at the builder's position: a back end then computes it where it is multiplied.
+  Val rightOperand(Emitter b, loops::ValueIdx i, Val kMask) {
+    b.forgetIndices();
+    std::vector<Val> memo;
+    return operand(b, i, memo, kMask);
+  }
+
+  /// acc + scale * (A number) + shift * (sums of A's rows), of a right operand scale * number + shift. Null if these vary along k.
+  Value scaledStep(Emitter &b, Val va, Val kMask, Value acc) {
+    const Op &right = node_.body.ops[static_cast<size_t>(node_.rhs)];
+    const bool numberFirst = scaledNumberOf(node_) == right.a;
+    std::vector<Val> memo;
+    const Val scale = b.value(node_.body, numberFirst ? right.b : right.a, memo);
+    const Val shift = right.kind == OpKind::Fma ? b.value(node_.body, right.c, memo) : Val();
+    if ((scale.vary & 1) || (shift.vary & 1)) return {};
+    Emitter out(k_, Frame{{c_.bm, c_.bn}});
+    const unsigned all = c_.bm == 1 ? 2 : 3;
+    Value zero = arith::ConstantOp::create(k_.b, k_.loc, k_.b.getZeroAttr(acc.getType()));
+    auto scaled = [&] {
+      const Val sums{product(va, rightOperand(b, numberFirst ? right.a : right.b, kMask), zero), all};
+      return out.fusedMultiplyAdd(scale, sums, {acc, all});
+    };
+    if (!shift) return out.widen(scaled(), 3).v;
+    auto add = [&](ValueRange x) { return SmallVector<Value>{arith::AddFOp::create(k_.b, k_.loc, x[0], x[1])}; };
+    Value sums = tb::reduce(k_.b, k_.loc, {va.v}, 1, add)[0];
+    const Val total{tb::reduce(k_.b, k_.loc, {sums}, 0, add)[0]};
+    const Val rows = c_.bm == 1 ? total : Val{tb::expandDims(k_.b, k_.loc, sums, 1), 1};
+    // Infinity times scale and times shift may differ in sign where their sum has one.
+    const Val finite = out.compare("eq", out.binary("arith.subf", total, total), out.constant(DType::F32, 0, 0));
+    auto choice = scf::IfOp::create(k_.b, k_.loc, TypeRange{acc.getType()}, finite.v, true);
+    OpBuilder::InsertionGuard guard(k_.b);
+    k_.b.setInsertionPointToStart(choice.thenBlock());
+    scf::YieldOp::create(k_.b, k_.loc, out.widen(out.fusedMultiplyAdd(shift, rows, scaled()), 3).v);
+    k_.b.setInsertionPointToStart(choice.elseBlock());
+    scf::YieldOp::create(k_.b, k_.loc, product(va, rightOperand(b, node_.rhs, kMask), acc));
+    return choice.getResult(0);
   }
 
   /// An operand's tile. Beyond the last k it must be zero: a load that varies along k is by its mask, anything else is

@@ -116,7 +116,21 @@ void fuseScaleAndShift(loops::ContractionSpec &node) {
   sum.kind = OpKind::Fma, sum.c = sum.b, sum.a = scaled.a, sum.b = scaled.b;
 }
 
+/// Steps of so many k or more are worth a multiplication of their sums.
+constexpr int64_t kScaledStep = 16;
+
 } // namespace
+
+std::optional<loops::ValueIdx> scaledNumberOf(const loops::ContractionSpec &node) {
+  auto at = [&](loops::ValueIdx i) -> const Op & { return node.body.ops[static_cast<size_t>(i)]; };
+  auto number = [&](loops::ValueIdx i) {
+    return at(i).kind == OpKind::Cast && at(i).dtype == DType::F32 && isInteger(at(at(i).a).dtype);
+  };
+  const Op &right = at(node.rhs);
+  if (right.dtype != DType::F32 || (right.kind != OpKind::Mul && right.kind != OpKind::Fma)) return std::nullopt;
+  if (number(right.a) == number(right.b)) return std::nullopt;
+  return number(right.a) ? right.a : right.b;
+}
 
 bool unitStride(const loops::Body &body, loops::ValueIdx value, Symbol s) {
   const Op *load = directLoad(body, value);
@@ -199,6 +213,8 @@ std::optional<DotTiling> chooseDotTiling(plan::Kernel &kernel, const Facts &fact
   if (c.kInner.size() == 1 && !directLoad(node.body, node.rhs))
     if (const int64_t group = groupAlong(node.body, node.rhs, Symbol::inner(c.kInner[0])))
       c.bk = stepWithin(c.bk, group);
+  c.scalesSums = c.mSize.asConst().value_or(kFewRows + 1) <= kFewRows && c.bk >= kScaledStep && scaledNumberOf(node);
+  if (c.scalesSums) applied(Rule::ScaleSums);
   return c;
 }
 

@@ -25,6 +25,9 @@ struct DotTiling {
   /// The right operand is a constant in blocks [batch, n blocks, k, bn], zeros behind the last n and k; it is read in
   /// terms of the symbols below.
   bool packed = false;
+  /// The right operand is scale * number (+ shift), number an integer, and the others are the same for a whole step of k as long as
+  /// groups of k are steps: sums of products with the numbers are scaled rather than each number.
+  bool scalesSums = false;
 };
 
 /// What a program of a contraction counts by: places in the flattened spaces of m, n and k; the block of n and the
@@ -34,6 +37,9 @@ extern const Symbol kM, kN, kK, kBlockOfN, kLaneOfN;
 /// How to run the kernel's contraction with dots, or nullopt when it is better off as a plain reduction (no n, types
 /// whose products no target has, rows that are contiguous along k in a product with a vector). May swap the operands of the node.
 std::optional<DotTiling> chooseDotTiling(plan::Kernel &kernel, const Facts &facts, const TileTarget &target);
+
+/// The whole number of a right operand scale * number or scale * number + shift.
+std::optional<loops::ValueIdx> scaledNumberOf(const loops::ContractionSpec &node);
 
 /// Rewrites the contraction as a sum reduction and its epilogue as a pointwise node.
 void contractionToReduction(plan::Plan &plan, plan::Kernel &kernel);
