@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backend/nvidia/dot.h"
+#include "ir/tile/passes/axis_info.h"
 #include "llvm/ADT/SetVector.h"
 
 namespace neso::nvidia {
@@ -93,6 +94,11 @@ inline constexpr int64_t kReserve = 16 * 1024;
 int64_t tileBytes(tt::LoadOp load);
 /// Decides on stepped, early and open, and the slots and turns that they take. most: slots.
 void planProducts(LoopPlan &plan, const Chip &chip, int warps, int most, bool early);
+/// Whether copies of 4 bytes or more can bring the tile in; sets the dim along which.
+bool isCopyable(tt::LoadOp load, const AxisInfoAnalysis &axis, int &fast);
+/// The operands of products by wgmma in no loop that copies bring into rings of one slot, and the rewrite.
+std::vector<PipelinedLoad> planOnceLoads(tt::FuncOp function, const Chip &chip, int warps, const AxisInfoAnalysis &axis);
+void copyOnce(const std::vector<PipelinedLoad> &loads);
 /// By other instructions than wgmma.
 DotPlan planOf(tt::DotOp dot, const Chip &chip, int warps);
 

@@ -15,6 +15,23 @@ using namespace mlir;
 
 namespace neso::nvidia {
 
+static bool isZero(Value v) { return !v || matchPattern(v, m_Zero()) || matchPattern(v, m_AnyZeroFloat()); }
+
+bool isCopyable(tt::LoadOp load, const AxisInfoAnalysis &axis, int &fast) {
+  RankedTensorType type = dyn_cast<RankedTensorType>(load.getType());
+  if (!type || type.getRank() < 2 || type.getRank() > 3 || load.getIsVolatile() || !isZero(load.getOther()))
+    return false;
+  RankedTensorType pointers = dyn_cast<RankedTensorType>(load.getPtr().getType());
+  if (!pointers || !type.getElementType().isIntOrFloat() || type.getElementTypeBitWidth() < 8) return false;
+  AxisInfo info = axis.get(load.getPtr());
+  fast = int(type.getRank()) - 1;
+  for (int dim = int(type.getRank()) - 1; dim >= 0; --dim)
+    if (info.contiguity[size_t(dim)] > info.contiguity[size_t(fast)]) fast = dim;
+  // The ring keeps the last two dims of a batch in one piece each.
+  if (fast < int(type.getRank()) - 2) return false;
+  return axis.vectorWidth(load.getPtr(), load.getMask(), fast) * type.getElementTypeBitWidth() >= 32;
+}
+
 namespace {
 
 /// The loads of the loop's body that an operand of a product is computed from, element by element.
@@ -52,24 +69,6 @@ bool addArgumentsBehind(Value pointer, llvm::SmallDenseSet<Value> &seen, llvm::S
   if (isa<tt::AddPtrOp, tt::SplatOp, tt::BroadcastOp, tt::ExpandDimsOp, tt::TransOp, tt::ReshapeOp, tt::BitcastOp>(op))
     return addArgumentsBehind(op->getOperand(0), seen, arguments);
   return false;
-}
-
-bool isZero(Value v) { return !v || matchPattern(v, m_Zero()) || matchPattern(v, m_AnyZeroFloat()); }
-
-/// Whether copies of 4 bytes or more can bring the tile in; sets the dim along which.
-bool copyable(tt::LoadOp load, const AxisInfoAnalysis &axis, int &fast) {
-  RankedTensorType type = dyn_cast<RankedTensorType>(load.getType());
-  if (!type || type.getRank() < 2 || type.getRank() > 3 || load.getIsVolatile() || !isZero(load.getOther()))
-    return false;
-  RankedTensorType pointers = dyn_cast<RankedTensorType>(load.getPtr().getType());
-  if (!pointers || !type.getElementType().isIntOrFloat() || type.getElementTypeBitWidth() < 8) return false;
-  AxisInfo info = axis.get(load.getPtr());
-  fast = int(type.getRank()) - 1;
-  for (int dim = int(type.getRank()) - 1; dim >= 0; --dim)
-    if (info.contiguity[size_t(dim)] > info.contiguity[size_t(fast)]) fast = dim;
-  // The ring keeps the last two dims of a batch in one piece each.
-  if (fast < int(type.getRank()) - 2) return false;
-  return axis.vectorWidth(load.getPtr(), load.getMask(), fast) * type.getElementTypeBitWidth() >= 32;
 }
 
 /// Adds what `v` needs inside the loop; false when that cannot be computed ahead.
@@ -163,7 +162,7 @@ std::optional<LoopPlan> planLoop(scf::ForOp loop, const Chip &chip, int warps, c
     for (Value operand : {dot.getA(), dot.getB()}) loadsBehind(operand, loop.getBody(), loads);
     for (tt::LoadOp load : loads) {
       int fast = 0;
-      if (!seen.insert(load).second || !copyable(load, axis, fast) || !readsElsewhere(load, *written)) continue;
+      if (!seen.insert(load).second || !isCopyable(load, axis, fast) || !readsElsewhere(load, *written)) continue;
       LoopSlice tried = plan.slice;
       if (!addToSlice(load.getPtr(), loop, tried) || !addToSlice(load.getMask(), loop, tried)) continue;
       plan.slice = std::move(tried);
@@ -671,8 +670,10 @@ private:
 int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, const PipelineOptions &options, std::string *why) {
   if (!chip.has(Feature::CpAsync)) return 0;
   std::vector<LoopPlan> plans;
+  std::vector<PipelinedLoad> once;
   {
     AxisInfoAnalysis axis(function);
+    if (options.most > 1) once = planOnceLoads(function, chip, warps, axis);
     function.walk([&](scf::ForOp loop) {
       std::optional<LoopPlan> plan = planLoop(loop, chip, warps, options, axis);
       if (!plan) return;
@@ -682,8 +683,9 @@ int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, const Pipeli
       plans.push_back(std::move(*plan));
     });
   }
+  copyOnce(once);
   for (LoopPlan &plan : plans) LoopRewriter(plan, warps).run();
-  return int(plans.size());
+  return int(plans.size()) + (once.empty() ? 0 : 1);
 }
 
 } // namespace neso::nvidia

@@ -43,6 +43,11 @@
 //             by_one_thread i+2 < n { await empty[(i+2) % 4]; expect …; bulk_copy … }
 //             wait_products 1; arrive empty[(i-1) % 4] if i > 0 }
 //
+// Operands of a product by wgmma that stands in no loop come by copies too: into a ring of one slot, with one wait in front of the product
+// and one behind it (once.cpp).
+//
+//     ring = local_alloc; copy pa → ring[0]; commit; async_wait; d = dot ring[0] …; async_wait
+//
 // What leads to an address is computed ahead by a second copy of its slice of the loop. A rewrite of the IR, before
 // layouts are assigned: the result prints, verifies and runs in the interpreter. It needs cp.async.
 //
@@ -63,11 +68,11 @@ namespace neso::nvidia {
 
 struct PipelineOptions {
   int stages = 3;      // of loops without tt.num_stages; 1: none
-  int most = INT_MAX;  // of any loop
+  int most = INT_MAX;  // of any loop; 1: no copies at all
   bool early = true;   // products may run a turn ahead of the others
   bool boxes = false;  // the machine copies loads that are boxes
 };
-/// Rewrites the loops of `function` (after runTilePipeline) in place; gives how many. why: if given, what keeps the machine
+/// Rewrites the loops of `function` (after runTilePipeline) in place, and what stands in none; gives how many were. why: if given, what keeps the machine
 /// from copying the tiles of a loop whose product would take them, where boxes are asked for.
 int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, const PipelineOptions &options, std::string *why = nullptr);
 inline int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, int stages) {

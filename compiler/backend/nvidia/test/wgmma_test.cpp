@@ -81,6 +81,7 @@ struct Shape {
   std::string a = "f16", b = "f16";
   int partK = 1 << 30; // of sums of 8-bit floats
   std::string precision = "tf32";
+  bool once = false; // K = k, without a loop
 
   bool integers() const { return a == "i8"; }
 };
@@ -118,9 +119,19 @@ std::string matmul(const Shape &s) {
 )";
   else if (s.doubledA)
     turns += std::string("    %double = arith.") + (s.integers() ? "addi " : "addf ") + left + ", " + left + " : tensor<MMxKKxa_TYPE>\n";
+  std::string code = kMatmul;
+  if (s.once) {
+    auto cut = [&](const char *from, const char *to) {
+      const size_t begin = code.find(from);
+      code.erase(begin, code.find(to, begin) + std::string(to).size() - begin);
+    };
+    cut("  %result:3 = ", ": i32 {\n");
+    cut("    %ap2 = ", "  }\n");
+    code = replaced(code, {{"%ap ", "%pa "}, {"%bp ", "%pb "}, {"%acc", "%init"}, {"%result#0", "%d"}});
+  }
   std::string accuracy = s.a.starts_with("f8") ? "{maxNumImpreciseAcc = " + text(s.partK) + " : i32}" : "";
   if (s.a == "f32") accuracy = ", inputPrecision = " + s.precision;
-  return replaced(kMatmul, {{"LOADS", loads},
+  return replaced(code, {{"LOADS", loads},
                             {"TURNS", turns},
                             {"dot %left", "dot " + (s.doubledA ? "%double" : left)},
                             {"%right", s.turnedB ? "%right" : "%y"},
@@ -267,6 +278,59 @@ TEST_F(Wgmma, SameSumsAsTheInterpreter) {
       EXPECT_EQ(wanted, got);
     }
   }
+}
+
+// Without a loop: copies bring both operands, or the right one alone where the left is computed, and the product is waited for.
+TEST_F(Wgmma, OneStepOfK) {
+  for (Shape s : {Shape{64, 64, 64, 4}, Shape{128, 64, 64, 4, false, true}, Shape{128, 256, 64, 8}, Shape{64, 64, 16, 4, true, false},
+                  Shape{64, 32, 32, 4, true, true}, Shape{128, 64, 32, 8, false, false, true}, Shape{64, 64, 32, 4, false, true, false, "f32", "f32"},
+                  Shape{64, 64, 128, 4, false, true, false, "f8E4M3FN", "f8E5M2", 48}, Shape{128, 32, 64, 8, false, true, true, "i8", "i8"}}) {
+    s.once = true;
+    SCOPED_TRACE(matmul(s));
+    const std::vector<float> wanted = expected(s, s.k);
+    std::vector<float> got(wanted.size());
+    tt::FuncOp function = place(s, 3);
+    int copies = 0;
+    function.walk([&](ttg::AsyncCopyOp) { ++copies; });
+    EXPECT_EQ(copies, s.doubledA ? 1 : 2);
+    Status verified = verifyPlaced(function, chip_);
+    ASSERT_TRUE(bool(verified)) << verified.error().str();
+    verified = verifyShared(function, chip_);
+    ASSERT_TRUE(bool(verified)) << verified.error().str();
+    EXPECT_EQ(simulate(function, s, s.k, got), "");
+    EXPECT_EQ(wanted, got);
+  }
+}
+
+TEST_F(Wgmma, OneStepWaitsForItsCopiesAndItsReaders) {
+  Shape s{64, 64, 64, 4};
+  s.once = true;
+  int waits = 0;
+  place(s, 3).walk([&](ttg::AsyncWaitOp) { ++waits; });
+  // One for both copies, one behind the product.
+  ASSERT_EQ(waits, 2);
+  for (int left = 0; left < waits; ++left) {
+    tt::FuncOp function = place(s, 3);
+    llvm::SmallVector<ttg::AsyncWaitOp> all;
+    function.walk([&](ttg::AsyncWaitOp wait) { all.push_back(wait); });
+    all[size_t(left)].erase();
+    Status verified = verifyPlaced(function, chip_);
+    ASSERT_FALSE(bool(verified));
+    EXPECT_NE(verified.error().str().find("N12"), std::string::npos) << verified.error().str();
+  }
+}
+
+// A store between a load and the first use of its tile may change what a later copy would bring: the right operand's is stored, and has
+// come before.
+TEST_F(Wgmma, NoCopyIsLaterThanAStore) {
+  Shape s{64, 64, 64, 4};
+  s.once = true;
+  const std::string text = replaced(matmul(s), {{"    %d = ", "    tt.store %pb, %y : tensor<64x64x!tt.ptr<f16>>\n    %d = "}});
+  tt::FuncOp function = parse(text);
+  EXPECT_EQ(pipelineLoops(function, chip_, s.warps, 3), 1);
+  int copies = 0;
+  function.walk([&](ttg::AsyncCopyOp) { ++copies; });
+  EXPECT_EQ(copies, 1);
 }
 
 TEST_F(Wgmma, OpenOnlyWhereNothingOverwritesWhatItReads) {

@@ -1,0 +1,143 @@
+// Products that stand in no loop (pipeline.h).
+#include "backend/nvidia/passes/loop_plan.h"
+#include "ir/tile/passes/axis_info.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+
+namespace neso::nvidia {
+
+namespace {
+
+/// The load that an operand is, transposed or not; null for what is computed, and for loads in another block.
+tt::LoadOp loadBehind(Value operand, Block *block) {
+  tt::LoadOp load = operandSource(operand).getDefiningOp<tt::LoadOp>();
+  return load && load->getBlock() == block ? load : tt::LoadOp();
+}
+
+/// The ops that use a load's tile. Transpositions move nothing: their own uses count.
+struct TileUses {
+  Operation *first = nullptr, *last = nullptr;
+  SmallVector<Operation *, 2> turned; // transpositions
+};
+/// Nothing where some stand in another block.
+std::optional<TileUses> usesOf(tt::LoadOp load) {
+  TileUses uses;
+  SmallVector<Operation *, 4> todo(load->user_begin(), load->user_end());
+  while (!todo.empty()) {
+    Operation *user = todo.pop_back_val();
+    if (user->getBlock() != load->getBlock() || user->hasTrait<OpTrait::IsTerminator>()) return std::nullopt;
+    if (isa<tt::TransOp>(user)) {
+      if (!llvm::is_contained(uses.turned, user)) uses.turned.push_back(user);
+      todo.append(user->user_begin(), user->user_end());
+      continue;
+    }
+    if (!uses.first || user->isBeforeInBlock(uses.first)) uses.first = user;
+    if (!uses.last || uses.last->isBeforeInBlock(user)) uses.last = user;
+  }
+  if (!uses.first) return std::nullopt;
+  llvm::sort(uses.turned, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
+  return uses;
+}
+
+/// Whether nothing from the load to the first use of its tile may change memory: the copy may come as late as that.
+bool isUnchanged(tt::LoadOp load, Operation *firstUse) {
+  for (Operation *op = load->getNextNode(); op != firstUse; op = op->getNextNode())
+    if (!isMemoryEffectFree(op) && !isa<tt::LoadOp>(op)) return false;
+  return true;
+}
+
+struct OnceProduct {
+  tt::DotOp dot;
+  SmallVector<PipelinedLoad, 2> loads; // operands that copies can bring
+};
+
+GroupOperand placeOf(Value operand, int k, const OnceProduct &product) {
+  for (const PipelinedLoad &l : product.loads) {
+    if (operandSource(operand).getDefiningOp() != l.load) continue;
+    const int fast = operand == operandSource(operand) ? l.fast : 1 - l.fast;
+    return fast == k ? GroupOperand::AlongK : GroupOperand::AcrossK;
+  }
+  return GroupOperand::Registers;
+}
+
+/// The product with those of its operands that copies bring, if it is one by wgmma then.
+std::optional<OnceProduct> planOnce(tt::DotOp dot, const Chip &chip, int warps, const AxisInfoAnalysis &axis) {
+  if (dot->getParentOfType<LoopLikeOpInterface>() || dot.getType().getRank() != 2) return std::nullopt;
+  auto bring = [&](Value operand, OnceProduct &product) {
+    int fast = 0;
+    tt::LoadOp load = loadBehind(operand, dot->getBlock());
+    if (!load || !isCopyable(load, axis, fast)) return;
+    const std::optional<TileUses> uses = usesOf(load);
+    if (uses && isUnchanged(load, uses->first)) product.loads.push_back({load, fast});
+  };
+  // The left operand in registers where copies cannot bring it as the instruction reads it.
+  for (const bool left : {true, false}) {
+    OnceProduct product{dot, {}};
+    if (left) bring(dot.getA(), product);
+    bring(dot.getB(), product);
+    if (planWarpGroups(dot, chip, warps, placeOf(dot.getA(), 1, product), placeOf(dot.getB(), 0, product))) return product;
+  }
+  return std::nullopt;
+}
+
+} // namespace
+
+std::vector<PipelinedLoad> planOnceLoads(tt::FuncOp function, const Chip &chip, int warps, const AxisInfoAnalysis &axis) {
+  std::vector<PipelinedLoad> loads;
+  int64_t bytes = 0;
+  function.walk([&](tt::DotOp dot) {
+    std::optional<OnceProduct> product = planOnce(dot, chip, warps, axis);
+    if (!product) return;
+    SmallVector<PipelinedLoad, 2> added;
+    int64_t more = 0;
+    for (const PipelinedLoad &load : product->loads) {
+      auto isSame = [&](const PipelinedLoad &other) { return other.load == load.load; };
+      if (llvm::any_of(loads, isSame) || llvm::any_of(added, isSame)) continue;
+      added.push_back(load);
+      more += tileBytes(load.load);
+    }
+    if (bytes + more > chip.sharedPerBlock - kReserve) return;
+    bytes += more;
+    loads.insert(loads.end(), added.begin(), added.end());
+  });
+  return loads;
+}
+
+void copyOnce(const std::vector<PipelinedLoad> &loads) {
+  // One wait in front of the first use of each tile, one behind the last, where all threads have left it.
+  llvm::DenseMap<Operation *, ttg::AsyncWaitOp> ends;
+  for (const PipelinedLoad &given : loads) {
+    tt::LoadOp load = given.load;
+    const TileUses uses = *usesOf(load);
+    const Location loc = load.getLoc();
+    RankedTensorType tile = cast<RankedTensorType>(load.getType());
+    OpBuilder b(load);
+    SmallVector<int64_t> shape{1};
+    shape.append(tile.getShape().begin(), tile.getShape().end());
+    Value ring = ttg::LocalAllocOp::create(b, loc, ttg::RingType::get(b.getContext(), shape, tile.getElementType()), uint32_t(given.fast));
+    Value slot = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0));
+    Value mask = load.getMask();
+    if (!mask) {
+      RankedTensorType bits = RankedTensorType::get(tile.getShape(), b.getI1Type());
+      mask = arith::ConstantOp::create(b, loc, DenseElementsAttr::get(bits, true));
+    }
+    ttg::AsyncCopyOp::create(b, loc, load.getPtr(), mask, ring, slot);
+    ttg::AsyncCommitOp::create(b, loc);
+    b.setInsertionPoint(uses.first);
+    // Tiles that are first used at one place share its wait.
+    Operation *before = uses.first->getPrevNode();
+    while (before && isa<ttg::LocalLoadOp, tt::TransOp>(before)) before = before->getPrevNode();
+    if (!before || !isa<ttg::AsyncWaitOp>(before)) ttg::AsyncWaitOp::create(b, loc, 0u);
+    load.replaceAllUsesWith(ttg::LocalLoadOp::create(b, loc, tile, ring, slot, DenseI32ArrayAttr()).getResult());
+    for (Operation *turned : uses.turned) turned->moveBefore(uses.first);
+    ttg::AsyncWaitOp &end = ends[uses.last];
+    b.setInsertionPointAfter(uses.last);
+    if (!end) end = ttg::AsyncWaitOp::create(b, loc, 0u);
+    b.setInsertionPointAfter(end);
+    ttg::LocalDeallocOp::create(b, loc, ring);
+    load.erase();
+  }
+}
+
+} // namespace neso::nvidia
