@@ -95,7 +95,7 @@ def inputs_of(makers, seed=7):
 # name → (function in gpu_kernels.py, signature, configurations, hints)
 GEMM = [dict(BM=128, BN=128, BK=32, GROUP=8, num_warps=8, num_stages=3), dict(BM=128, BN=128, BK=64, GROUP=8, num_warps=8, num_stages=3),
         dict(BM=128, BN=256, BK=32, GROUP=8, num_warps=8, num_stages=3), dict(BM=128, BN=256, BK=64, GROUP=8, num_warps=8, num_stages=3),
-        dict(BM=128, BN=64, BK=64, GROUP=8, num_warps=4, num_stages=4), dict(BM=128, BN=128, BK=32, GROUP=8, num_warps=4, num_stages=3),
+        dict(BM=128, BN=64, BK=64, GROUP=8, num_warps=4, num_stages=4), dict(BM=256, BN=64, BK=64, GROUP=8, num_warps=8, num_stages=3), dict(BM=128, BN=128, BK=32, GROUP=8, num_warps=4, num_stages=3),
         dict(BM=128, BN=128, BK=32, GROUP=8, num_warps=4, num_stages=4), dict(BM=256, BN=128, BK=64, GROUP=8, num_warps=8, num_stages=3),
         dict(BM=128, BN=256, BK=32, GROUP=8, num_warps=8, num_stages=4),
         dict(BM=64, BN=256, BK=64, GROUP=8, num_warps=4, num_stages=3), dict(BM=64, BN=128, BK=64, GROUP=8, num_warps=4, num_stages=4),

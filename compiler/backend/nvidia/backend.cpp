@@ -32,11 +32,15 @@ MachineSheet rates() {
 }
 
 /// Products of bf16 by wgmma, tiles copied by the machine where that is faster (passes/boxes.h), on an H200: they give the times of `gemm` at 2048, 4096, 8192,
-/// 512 x 4096 x 4096 and 4096 x 14336 x 4096 (bench/gpu/README.md) to within 8 %.
+/// 512 x 4096 x 4096 and 4096 x 14336 x 4096 (bench/gpu/README.md) to within 8 %. Those of 64 columns and more rows stand for products with as
+/// few columns, which half fill the others; they were not measured, and are those of as many rows with a tenth more for instructions of 64
+/// columns, which read as much as they multiply.
 constexpr ProductBlock kGroupBlocks[] = {{128, 256, 64, 8, 3, 1, 11.7, 11.7, 0.75},
                                          {128, 128, 64, 8, 3, 2, 9.15, 12.2, 0.75},
                                          {64, 256, 64, 4, 3, 1, 6.9, 6.9, 1.5},
                                          {64, 128, 64, 4, 4, 2, 5.66, 8.7, 1.25},
+                                         {256, 64, 64, 8, 3, 1, 7.7, 7.7, 0.75},
+                                         {128, 64, 64, 4, 4, 2, 6.2, 9.5, 0.75},
                                          {64, 64, 128, 4, 4, 1, 2.8, 2.8, 0.5}};
 
 MachineSheet sheetOf(const Chip &chip) {

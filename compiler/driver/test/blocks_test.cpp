@@ -41,6 +41,14 @@ TEST(Blocks, AreAmongTheFastestMeasured) {
   }
 }
 
+// Convolutions with 64 channels: none of their columns is computed for nothing, whatever the depth.
+TEST(Blocks, OfFewColumnsAreNotHalfEmpty) {
+  for (const int64_t m : {100352, 32768, 25088, 4096})
+    for (const int64_t k : {64, 256, 576, 1152})
+      EXPECT_EQ(blockOf("sm_90a", {m, 64, k, {}}).n, 64) << m << " x 64 x " << k;
+  EXPECT_EQ(blockOf("sm_90a", {100352, 64, 576, {}}).m, 256);
+}
+
 // A group of four warps has 64 rows: products with fewer, and other chips, keep the blocks of warps.
 TEST(Blocks, OfFewRowsAreThoseOfOtherChips) {
   for (const Measured &shape : {Measured{16, 4096, 4096, {}}, Measured{1, 4096, 4096, {}}, Measured{4096, 32, 4096, {}}, Measured{4096, 4096, 32, {}}}) {
