@@ -128,6 +128,7 @@ Assignment::Assignment(tt::FuncOp function, const Chip &chip, int warps)
   placeAccesses();
   placeAnchors();
   propagate();
+  settleCasts();
   settleAccesses();
 }
 Assignment::~Assignment() = default;
@@ -570,6 +571,30 @@ int64_t Assignment::conversionCost(LayoutRef from, LayoutRef to, mlir::Type elem
   return kBarriers + 2 * (plan.store.wavefronts + plan.load.wavefronts);
 }
 
+/// The layout that all uses of a value want; null where they differ, or some want none.
+LayoutRef Assignment::wantedByAll(mlir::Value v) {
+  LayoutRef all = nullptr;
+  for (mlir::OpOperand &use : v.getUses()) {
+    LayoutRef w = wanted(use);
+    if (!w || (all && w != all)) return nullptr;
+    all = w;
+  }
+  return all;
+}
+
+/// A cast that widens elements is done where its result is used: what is narrow moves, and loads behind it see where they are wanted.
+void Assignment::settleCasts() {
+  std::vector<mlir::Operation *> casts;
+  function_.walk([&](mlir::Operation *op) {
+    if (op->getNumOperands() != 1 || op->getNumResults() != 1 || !isTensor(op->getOperand(0)) || !isTensor(op->getResult(0))) return;
+    if (classOf(codeOf(op)) != OpClass::Element || kind(op->getResult(0)) != Kind::Placed || kind(op->getOperand(0)) != Kind::Placed) return;
+    if (bitsOf(elementOf(op->getOperand(0))) < bitsOf(elementOf(op->getResult(0)))) casts.push_back(op);
+  });
+  // Later ones first: a cast of a cast follows it.
+  for (mlir::Operation *op : llvm::reverse(casts))
+    if (LayoutRef all = wantedByAll(op->getResult(0))) set(op->getResult(0), all);
+}
+
 void Assignment::settleAccesses() {
   function_.walk<mlir::WalkOrder::PreOrder>([&](mlir::Operation *op) {
     LayoutRef now = access_.lookup(op);
@@ -578,16 +603,7 @@ void Assignment::settleAccesses() {
     // Addresses and masks that lie somewhere would have to move instead.
     for (mlir::Value o : op->getOperands())
       if (o != value && kind(o) != Kind::Virtual) return;
-    LayoutRef other = nullptr;
-    if (llvm::isa<tt::StoreOp>(op)) {
-      other = natural(value);
-    } else {
-      for (mlir::OpOperand &use : value.getUses()) {
-        LayoutRef w = wanted(use);
-        if (!w || (other && w != other)) return;
-        other = w;
-      }
-    }
+    LayoutRef other = llvm::isa<tt::StoreOp>(op) ? natural(value) : wantedByAll(value);
     if (!other || other == now) return;
     const bool isLoad = llvm::isa<tt::LoadOp>(op);
     const int64_t move =

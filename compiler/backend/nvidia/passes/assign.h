@@ -15,8 +15,9 @@
 //
 // Anchors are memory accesses, coalesced by what is known of their addresses (AxisInfo), and products, whose
 // accumulators the chip lays out. Everything else follows: forward from operands, backward from uses, carried values
-// agree with both ends. Then accesses move into the layout that their value wants, or lies in, where that costs less
-// than a conversion: rows of weights are read where they are used, sums of rows are stored where they came out.
+// agree with both ends. Then casts to wider elements move to where their result is used, so that the narrow ones travel, and accesses
+// into the layout that their value wants, or lies in, where that costs less than a conversion: rows of weights are read where they are
+// used, sums of rows are stored where they came out.
 //
 //     Assignment layouts(function, *findChip("sm_90"), 4);
 //     layouts.kind(v) == Kind::Placed;  *layouts.layout(v);  *layouts.access(store)
@@ -85,6 +86,7 @@ private:
   void placeAnchors();
   void placeSteps(tt::DotOp dot);
   void propagate();
+  void settleCasts();
   void settleAccesses();
   /// What an access costs a warp in this layout, and a conversion; in the same unit, about a cycle of the memory pipe.
   int64_t accessCost(mlir::Operation *op, LayoutRef layout);
@@ -92,6 +94,7 @@ private:
   /// entering: a value that a loop carries may lie as what the loop begins with.
   LayoutRef fromOperands(mlir::Value v, bool entering, bool evenDerived);
   LayoutRef fromUses(mlir::Value v);
+  LayoutRef wantedByAll(mlir::Value v);
   void set(mlir::Value v, LayoutRef layout);
 
   tt::FuncOp function_;
