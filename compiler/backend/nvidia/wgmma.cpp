@@ -4,6 +4,7 @@
 
 #include "backend/nvidia/linear.h"
 #include "base/diagnostics.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
 
@@ -275,6 +276,9 @@ private:
     const size_t each = sums.size() / size_t(repeats_);
     const std::string text =
         instruction(row_, each, columns_, !panelsA_, panelsA_ && !panelsA_->kFast(), !panelsB_.kFast());
+    // Sums that begin alike, as zeros or as a bias that rows share, become registers of their own here: behind the first instruction the
+    // assembler would wait for it to copy those of the next (C7517).
+    if (!plan_.open && llvm::DenseSet<Value *>(sums.begin(), sums.end()).size() < sums.size()) runOnSums(b_, sums, {}, "");
     b_.CreateIntrinsic(llvm::Intrinsic::nvvm_wgmma_fence_sync_aligned, {});
     for (int64_t step = begin / row_.k(); step < end / row_.k(); ++step)
       for (int64_t r = 0; r < repeats_; ++r) {

@@ -843,6 +843,16 @@ private:
         }
         if (!call.getType()->isVoidTy()) value(t, &call) = values;
       }
+    } else if (text.empty()) {
+      // Registers of their own for values that are alike.
+      for (int t : active_) {
+        Bits values;
+        for (llvm::Value *argument : call.args()) {
+          values.push_back(get(t, argument)[0]);
+          if (underWayOf(t, argument)) fail("a sum of wgmma is used before its wait");
+        }
+        value(t, &call) = values;
+      }
     } else if (text.find("ld.global") != std::string::npos || text.find("st.global") != std::string::npos) {
       accessGlobal(call, text);
     } else {

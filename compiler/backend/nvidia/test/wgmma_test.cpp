@@ -302,6 +302,28 @@ TEST_F(Wgmma, OneStepOfK) {
   }
 }
 
+// Whichever way the rows of a block are shared: one instruction after the other for more than 64 rows a group, whose sums begin as zeros.
+TEST_F(Wgmma, OneStepIsNotSerialised) {
+  if (!findAssembler()) GTEST_SKIP() << "no ptxas is found: it is its judgement";
+  for (Shape s : {Shape{128, 64, 64, 4, false, true}, Shape{256, 64, 64, 8, false, true}, Shape{128, 128, 64, 4}, Shape{128, 256, 64, 8},
+                  Shape{128, 64, 64, 4, false, false, true}, Shape{128, 64, 32, 4, false, true, false, "f32", "f32"}}) {
+    s.once = true;
+    // Or as one value, as a bias is that rows share.
+    for (const char *init : {"%init = arith.constant dense<0.0>", "%one = tt.load %c : !tt.ptr<f32>\n  %init = tt.splat %one : f32 ->"}) {
+      const std::string text = replaced(matmul(s), {{"%init = arith.constant dense<0.0> :", std::string(init) + (init[1] == 'i' ? " :" : "")}});
+      SCOPED_TRACE(text);
+      CompileOptions options;
+      options.assemble = true;
+      options.boxes = BoxForms::None;
+      Result<CompiledModule> code = compileForNvidia({{parse(text), "matmul", s.warps, 3}}, chip_, options);
+      ASSERT_TRUE(bool(code)) << code.error().str();
+      EXPECT_EQ(code->serialised, "");
+      EXPECT_EQ(code->usage[0].spillBytes, 0);
+      EXPECT_EQ(code->usage[0].products, "wgmma");
+    }
+  }
+}
+
 TEST_F(Wgmma, OneStepWaitsForItsCopiesAndItsReaders) {
   Shape s{64, 64, 64, 4};
   s.once = true;
