@@ -243,6 +243,7 @@ def main():
     import golden_linalg
     import golden_models
     import golden_ops
+    import golden_pt2e
     import golden_quantised
     import golden_scaling
     import golden_state
@@ -252,6 +253,7 @@ def main():
                     [golden_ops.groups(), golden_edges.groups(), golden_scaling.groups(), golden_data.groups(), golden_training.groups(),
                      golden_quantised.groups(), golden_linalg.groups(), golden_complex.groups(), golden_vision.groups(), {"attention": golden_attention.attention()}])
     jobs["state"] = (write_state, golden_state.CASES)
+    jobs["ops/pt2e"] = (golden_pt2e.write, golden_pt2e.MODELS)
     torch.set_num_threads(1)
     failed = 0
     for name, (write, subject) in jobs.items():

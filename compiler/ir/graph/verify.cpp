@@ -144,14 +144,6 @@ Error brokenModel(const char *number, const char *invariant, std::string_view wh
   return fail(diag::GraphInvalid, {}, number, invariant, what);
 }
 
-/// f(graph) for the graph and those inside its nodes.
-template <typename F> void forEachGraph(const Graph &g, F &&f) {
-  f(g);
-  for (const Node &n : g.nodes)
-    for (const Argument &a : n.args)
-      if (const auto *sub = std::get_if<std::shared_ptr<Graph>>(&a)) forEachGraph(**sub, f);
-}
-
 /// G10: where symbols come from.
 class Symbols {
 public:

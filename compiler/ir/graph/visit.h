@@ -41,4 +41,12 @@ template <typename N, typename F> void forEachOutput(N &node, F &&f) {
       if (v.valid()) f(v);
 }
 
+/// Calls f on the graph and all sub-graphs, innermost last. G may be const.
+template <typename G, typename F> void forEachGraph(G &graph, F &&f) {
+  f(graph);
+  for (auto &n : graph.nodes)
+    for (auto &a : n.args)
+      if (auto *sub = std::get_if<std::shared_ptr<Graph>>(&a)) forEachGraph(static_cast<G &>(**sub), f);
+}
+
 } // namespace neso::graph

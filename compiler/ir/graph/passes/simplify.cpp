@@ -7,6 +7,7 @@
 #include "base/fault.h"
 #include "base/rules.h"
 #include "ir/graph/ops.h"
+#include "ir/graph/passes/dtype_calls.h"
 #include "ir/graph/passes/views.h"
 #include "ir/graph/visit.h"
 
@@ -31,14 +32,6 @@ bool isAssert(const Node &n) {
                            "aten._functional_assert_scalar", "aten._functional_assert_async",
                            "aten.sym_constrain_range", "aten.sym_constrain_range_for_size", "aten._print",
                            "aten._linalg_check_errors"});
-}
-
-/// Calls f on the graph and all sub-graphs, innermost last.
-template <typename F> void forEachGraph(Graph &g, F &&f) {
-  f(g);
-  for (Node &n : g.nodes)
-    for (Argument &a : n.args)
-      if (auto *sub = std::get_if<std::shared_ptr<Graph>>(&a)) forEachGraph(**sub, f);
 }
 
 void replaceUses(Graph &g, const std::unordered_map<ValueId, ValueId> &by) {
@@ -592,6 +585,7 @@ void simplify(Model &m) {
   unifySymbols(m);
   resolveSymbolic(m);
   dropTokens(m);
+  openDtypeCalls(m);
   numberAsserts(m);
   removeAsserts(m);
   for (size_t before = SIZE_MAX; m.graph.nodes.size() < before;) {
