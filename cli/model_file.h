@@ -21,6 +21,7 @@ public:
   ~OpenModel() { neso_model_free(model_); }
   /// The operators that it may call.
   void give(const OpLibrary &operators) { operators_ = operators; }
+  const OpLibrary &operators() const { return operators_; }
   /// Opens the package at `path`. `check` as in neso.h. A .pt2 is compiled for `device`.
   /// `kernels` are the --kernels of its user kernels; updatable: as CompileOptions has it.
   /// `name`: which model of a package of several; "": its only one.

@@ -52,6 +52,8 @@ public:
   bool inputIsMutated(size_t index) const;
 
   const neso_model *model() const { return model_.get(); }
+  /// Without rows where the options name no library.
+  const OpLibrary &operators() const { return model_.operators(); }
   neso_context *context() const { return context_; }
   const std::vector<HostTensor> &inputs() const { return inputs_; }
   double loadMs() const { return loadMs_; }

@@ -12,6 +12,7 @@
 #include "flags.h"
 #include "ir/loops/interp.h"
 #include "ir/loops/numeric.h"
+#include "op_reference.h"
 #include "session.h"
 #include "summary.h"
 #include "verb.h"
@@ -215,6 +216,7 @@ int run(Options o) {
     printWarnings(sink);
   if (std::string why = difference(*program, session.model()); !why.empty())
     return report(fail(diag::PackageOfAnother, {}, o.session.model, o.model, why));
+  if (Status s = callInReference(*program, session.operators()); !s) return report(s.error());
   const std::vector<HostTensor> &inputs = session.inputs();
   std::vector<loops::HostValue> values;
   for (size_t i = 0; i < inputs.size(); ++i) values.push_back(hostValue(program->inputs[i], inputs[i]));

@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <set>
 
+#include "driver/compile.h"
 #include "lower/memory/memory.h"
+#include "op_reference.h"
 #include "package/package.h"
 #include "test/harness.h"
 
@@ -380,6 +382,34 @@ TEST_F(Cli, OperatorsOfTheUsersThatAreMissingOrFail) {
   EXPECT_EQ(o.code, 1);
   EXPECT_NE(o.err.find("error[E0846]: operator 'neso_test::total' failed: the total is too large; it is called at "), std::string::npos) << o.err;
   EXPECT_EQ(slurp(dir + "x.safetensors"), "");
+}
+
+// Both sides call the library's functions: what they change, what they decide the sizes of, and calls that are checked.
+TEST_F(Cli, VerifyCallsOperatorsOfTheUsers) {
+  for (const char *model : {"model.export", "model.decomposed", "model.silent", "changes.export", "changes.decomposed", "sized.export", "sized.decomposed"}) {
+    const std::string verify = fmt::format("verify {}{}.pt2 --op-library {} --input {}", kExtern, model, kOperators, kExtern);
+    for (int rows : {4, 9}) {
+      const Outcome o = neso(fmt::format("{}inputs.{}.safetensors", verify, rows));
+      EXPECT_EQ(o.code, 0) << model << "\n" << o.err << o.out;
+      EXPECT_NE(o.out.find("compiled code agrees with the interpreter"), std::string::npos) << o.out;
+    }
+  }
+  Outcome o = neso(fmt::format("verify {}model.export.pt2 --input {}inputs.4.safetensors", kExtern, kExtern));
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("error[E0845]"), std::string::npos) << o.err;
+  save("large.safetensors", {tensor("0", {4, 5}, std::vector<float>(20, 1e7f)), tensor("1", {4, 5}, std::vector<float>(20, 1e7f))});
+  o = neso(fmt::format("verify {}model.export.pt2 --op-library {} --input large.safetensors", kExtern, kOperators));
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("error[E0818]: operator 'neso_test::total' failed when the reference interpreter called it: the total is too large"), std::string::npos) << o.err;
+  // A library of functions for GPUs alone leaves the interpreter without.
+  DiagnosticSink sink;
+  Result<loops::Program> program = lowerModel(kExtern + "model.export.pt2", {}, sink);
+  ASSERT_TRUE(program) << program.error().str();
+  const Status missing = cli::callInReference(*program, cli::OpLibrary());
+  ASSERT_FALSE(missing);
+  EXPECT_NE(missing.error().str().find("error[E0817]: the reference interpreter runs on the CPU, for which the library of operators has no neso_test::mix, neso_test::total; add"),
+            std::string::npos)
+      << missing.error().str();
 }
 
 TEST_F(Cli, ExplainSaysWhatACodeMeans) {

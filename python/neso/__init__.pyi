@@ -125,7 +125,7 @@ class _Verification(tuple[_Comparison, ...]):
 def verify(model: Any, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, *, package: Package | _Path | None = None,
            dynamic_shapes: Any = None, strict: bool = False, target: Literal["cpu", "cuda"] = "cpu", arch: str | Iterable[str] | None = None,
            options: Mapping[str, Any] | None = None, kernels: Iterable[_Path] | None = None, seed: int = 0, rtol: float | None = None, atol: float | None = None,
-           timeout: float | None = None) -> _Verification: ...
+           timeout: float | None = None, op_library: _Path | None = None) -> _Verification: ...
 
 @dataclass(frozen=True)
 class _Step:

@@ -86,11 +86,12 @@ def _flat(args, kwargs):
 
 
 def verify(model, args=None, kwargs=None, *, package=None, dynamic_shapes=None, strict=False, target="cpu", arch=None, options=None, kernels=None, seed=0, rtol=None,
-           atol=None, timeout=None):
+           atol=None, timeout=None, op_library=None):
     """Runs the compiled code and the reference interpreter on the same inputs; a Verification: the worst error of each output.
 
     model:   as for neso.compile; `args` are the inputs, also of a .pt2. Without them the inputs are random, inside the exported ranges
     package: what neso.compile gave for this model, or a path; without it the model is compiled anew, as `target` … `kernels` say
+    op_library: the library of the operators that the model calls and that are not PyTorch's, as for neso.load; both sides call it
     rtol, atol: tolerances in place of each dtype's own; atol is relative to an output's largest value
     """
     source = _Source(model, args, kwargs, dynamic_shapes, strict)
@@ -105,6 +106,7 @@ def verify(model, args=None, kwargs=None, *, package=None, dynamic_shapes=None, 
                 package = os.path.join(folder, "model.neso")
             arguments.append(os.fspath(package))
             arguments += [a for path in kernels or () for a in ("--kernels", os.fspath(path))]
+            arguments += ["--op-library", os.fspath(op_library)] if op_library is not None else []
             flat = _flat(args, kwargs)
             if flat is not None:
                 _write_inputs(os.path.join(folder, "inputs.safetensors"), flat)

@@ -17,3 +17,5 @@ NESO_DIAG(E0812, OptionIdle, Warning, "option '{}' changes nothing for target {}
 NESO_DIAG(E0813, ReportForeign, Error, "'{}' cannot take this model's times: {}; write it by neso compile --report, of this very package")
 NESO_DIAG(E0815, NpyImpossible, Error, "these outputs cannot be a .npy: {}; write a .safetensors")
 NESO_DIAG(E0816, OpLibraryUnusable, Error, "'{}' cannot be used as a library of operators: {}")
+NESO_DIAG(E0817, OpNotForReference, Error, "the reference interpreter runs on the CPU, for which the library of operators has no {}; add rows of NESO_CPU")
+NESO_DIAG(E0818, OpFailedInReference, Error, "operator '{}' failed when the reference interpreter called it: {}")
