@@ -1,5 +1,7 @@
 """torch.export with what Neso needs beside: user kernels, and failures that say what to do."""
 
+import contextlib
+
 from ._errors import ExportError
 
 # The walls of torch.export that users meet most: a part of torch's message, and the way round.
@@ -44,11 +46,27 @@ def to_program(model, args, kwargs, dynamic_shapes, strict):
             raise ExportError(f"neso compiles an nn.Module, a function, an ExportedProgram or a .pt2, not {type(model).__name__}")
         model = _Function(model)
     try:
-        return _plain(_exporter().export(model, tuple(args or ()), kwargs, dynamic_shapes=dynamic_shapes, strict=strict))
+        with _without_gradients(model.parameters()):
+            return _plain(_exporter().export(model, tuple(args or ()), kwargs, dynamic_shapes=dynamic_shapes, strict=strict))
     except ExportError:
         raise
     except Exception as e:  # torch raises a dozen types
         raise explain(e) from e
+
+
+@contextlib.contextmanager
+def _without_gradients(tensors):
+    """Weights of tensor subclasses want none meanwhile: torch makes a parameter of each part, which wants one where the whole does, and of integers
+    there is none."""
+    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+    learnt = [t for t in tensors if is_traceable_wrapper_subclass(t) and t.requires_grad and t.is_leaf]
+    try:
+        for tensor in learnt:
+            tensor.requires_grad_(False)
+        yield
+    finally:
+        for tensor in learnt:
+            tensor.requires_grad_(True)
 
 
 def _plain(program):
@@ -56,8 +74,11 @@ def _plain(program):
     weights of tensor subclasses (torchao's quantised ones), which a .pt2 holds as pickles."""
     from torch.utils._python_dispatch import is_traceable_wrapper_subclass
     marked = any(getattr(n.target, "__module__", "") == "torch._functorch.predispatch" for n in program.graph.nodes)
-    wrapped = any(map(is_traceable_wrapper_subclass, (*program.state_dict.values(), *program.constants.values())))
-    return program.run_decompositions({}) if marked or wrapped else program
+    state = (*program.state_dict.values(), *program.constants.values())
+    if not marked and not any(map(is_traceable_wrapper_subclass, state)):
+        return program
+    with _without_gradients(program.state_dict.values()):
+        return program.run_decompositions({})
 
 
 def _Function(function):

@@ -245,6 +245,7 @@ def test_operators_of_the_users_come_with_a_library():
         for at, result in enumerate(m(given["0"], given["1"])):
             torch.testing.assert_close(result, wanted[str(at)])
         torch.testing.assert_close(m.buffers()["seen"], wanted["buffer.seen"])
+    assert neso.verify(goldens / "changes.decomposed.pt2", (given["0"], given["1"]), op_library=library)
     with pytest.raises(neso.Error, match="neso_test::push, neso_test::scale_|neso_test::scale_, neso_test::push") as missing:
         package.load()(given["0"], given["1"])
     assert missing.value.code == "E0845"
@@ -253,18 +254,52 @@ def test_operators_of_the_users_come_with_a_library():
             package.load(op_library=wrong)
 
 
-def test_quantised_weights_of_tensor_subclasses():
-    """torchao's weights are pickles in a .pt2; what is compiled are the tensors inside, which stay narrow."""
+def quantised_by_torchao(model):
+    """The model once for each of torchao's subclasses of weights that a CPU can make, with a name."""
     torchao = pytest.importorskip("torchao.quantization")
-    model, x = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 32)).eval(), torch.randn(5, 64)
-    narrow = (64 + 32) * 256
-    for config in (torchao.Int8WeightOnlyConfig(), torchao.Int8DynamicActivationInt8WeightConfig(), torchao.IntxWeightOnlyConfig(weight_dtype=torch.int4)):
+    from torchao.prototype.mx_formats import NVFP4WeightOnlyConfig
+    configs = (torchao.Int8WeightOnlyConfig(), torchao.Int8DynamicActivationInt8WeightConfig(), torchao.IntxWeightOnlyConfig(weight_dtype=torch.int4),
+               torchao.Int8DynamicActivationIntxWeightConfig(weight_dtype=torch.int4, weight_granularity=torchao.PerGroup(32)), torchao.Float8WeightOnlyConfig(),
+               NVFP4WeightOnlyConfig())
+    for config in configs:
         quantised = copy.deepcopy(model)
         torchao.quantize_(quantised, config)
+        yield type(config).__name__, quantised
+    quantised = copy.deepcopy(model)
+    for layer in (quantised[0], quantised[2]):
+        layer.weight = torch.nn.Parameter(torchao.to_nf4(layer.weight.detach(), 64, 4))
+    yield "NF4", quantised
+
+
+def test_quantised_weights_of_tensor_subclasses():
+    """torchao's weights are pickles in a .pt2; what is compiled are the tensors inside, which stay narrow."""
+    model, x = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 32)).eval(), torch.randn(5, 64)
+    narrow = (64 + 32) * 256
+    for name, quantised in quantised_by_torchao(model):
+        learnt = [p.requires_grad for p in quantised.parameters()]
         package = neso.compile(quantised, (x,))
-        assert len(package.data) < 2 * narrow, "the weights were widened"
+        # What unpacks four bits of a float is arithmetic like any other, which is folded where it is small.
+        assert len(package.data) < 2 * narrow or "4" in name, f"{name}: the weights were widened"
+        assert [p.requires_grad for p in quantised.parameters()] == learnt
         # A step of the activations' rounding may fall to the other side.
-        torch.testing.assert_close(neso.load(package)(x), quantised(x), rtol=1e-4, atol=1e-2 if "Dynamic" in type(config).__name__ else 1e-4)
+        torch.testing.assert_close(neso.load(package)(x), quantised(x), rtol=1e-4, atol=1e-2 if "Dynamic" in name else 1e-4, msg=lambda m: f"{name}: {m}")
+
+
+def test_a_file_with_tensor_subclasses_names_its_cure(tmp_path):
+    model, x = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 32)).eval(), torch.randn(5, 64)
+    for name, quantised in quantised_by_torchao(model):
+        torch.export.save(torch.export.export(quantised, (x,)), tmp_path / "model.pt2")
+        with pytest.raises(neso.CompileError, match=r"program = torch.export.load\(FILE\) and neso.compile\(program\)") as refused:
+            neso.compile(tmp_path / "model.pt2")
+        assert refused.value.code == "E0121"
+        program = torch.export.load(tmp_path / "model.pt2")
+        wanted = quantised(x)
+        torch.testing.assert_close(neso.compile(program).load()(x), wanted, rtol=1e-4, atol=1e-2 if "Dynamic" in name else 1e-4)
+        if name == "NF4":
+            # torch itself wants a gradient of the integers inside.
+            continue
+        torch.export.save(program.run_decompositions(), tmp_path / "plain.pt2")
+        torch.testing.assert_close(neso.compile(tmp_path / "plain.pt2").load()(x), wanted, rtol=1e-4, atol=1e-2 if "Dynamic" in name else 1e-4)
 
 
 class Int4(torch.nn.Module):

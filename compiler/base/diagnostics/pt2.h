@@ -22,7 +22,7 @@ NESO_DIAG(E0117, DuplicateName, Error, "'{}' is defined twice; export the model 
 NESO_DIAG(E0118, UnknownArgument, Error, "argument '{}': '{}' is no kind of argument that Neso knows; export with torch 2.15 or earlier")
 NESO_DIAG(E0119, WeightMissing, Error, "weight '{}' has no data in the archive: {}; export the model with real weights")
 NESO_DIAG(E0120, WeightSize, Error, "weight '{}': {} bytes are needed, its member '{}' has {}; export the model again")
-NESO_DIAG(E0121, WeightPickled, Error, "'{}' is stored as a Python object, which only Python can read; a weight of a tensor subclass (torchao) becomes plain tensors by run_decompositions() of the exported program, or by neso.export; keep other objects out of the model's state")
+NESO_DIAG(E0121, WeightPickled, Error, "'{}' is stored as a Python object, which only Python can read; where that is a weight of a tensor subclass (torchao), program = torch.export.load(FILE) and neso.compile(program) take it apart, or torch.export.save(program.run_decompositions(), OTHER) writes a file of plain tensors; keep other objects out of the model's state")
 NESO_DIAG(E0122, SignatureMismatch, Error, "the signature does not fit the graph: {}; export the model again")
 NESO_DIAG(E0123, NestedTooDeep, Error, "sub-graphs nest more than {} deep; export a simpler model")
 NESO_DIAG(E0124, AlreadyCompiled, Error, "'{}' is a package that Neso has compiled; give the .pt2 that it was made from")
