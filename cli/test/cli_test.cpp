@@ -412,6 +412,23 @@ TEST_F(Cli, VerifyCallsOperatorsOfTheUsers) {
       << missing.error().str();
 }
 
+// As torch has it: no numbers for a matrix that has no inverse.
+TEST_F(Cli, SingularMatricesEndARun) {
+  for (const char *form : {"", ".core"}) {
+    ASSERT_EQ(neso(fmt::format("compile {}/tests/goldens/ops/factorisations/solve_right{}.pt2 -o m.neso", NESO_SOURCE_DIR, form)).code, 0);
+    std::vector<float> a(16, 0);
+    for (size_t i = 0; i < 4; ++i) a[5 * i] = 2;
+    save("in.safetensors", {tensor("0", {4, 4}, a), tensor("1", {3, 4}, std::vector<float>(12, 1))});
+    Outcome o = neso("run m.neso --input in.safetensors -o out.safetensors");
+    EXPECT_EQ(o.code, 0) << o.err;
+    a[15] = 0;
+    save("in.safetensors", {tensor("0", {4, 4}, a), tensor("1", {3, 4}, std::vector<float>(12, 1))});
+    o = neso("run m.neso --input in.safetensors -o out.safetensors");
+    EXPECT_EQ(o.code, 1) << form;
+    EXPECT_NE(o.err.find("error[E0830]: torch.linalg.solve: The solver failed because the input matrix is singular"), std::string::npos) << o.err;
+  }
+}
+
 TEST_F(Cli, ExplainSaysWhatACodeMeans) {
   Outcome o = neso("explain E0250");
   EXPECT_EQ(o.code, 0) << o.err;

@@ -1,8 +1,8 @@
 #include "ir/graph/passes/dtype_calls.h"
 
-#include "base/fault.h"
 #include "base/rules.h"
 #include "ir/graph/ops.h"
+#include "ir/graph/passes/emit.h"
 #include "ir/graph/promotion.h"
 #include "ir/graph/visit.h"
 
@@ -34,10 +34,15 @@ public:
       nodes_.push_back(std::move(inner));
       return true;
     }
-    const ValueId wide = value(g_.value(out).name + ".computed", g_.value(out).type, computed);
+    TensorType type = g_.value(out).type;
+    type.dtype = computed;
+    const ValueId wide = g_.addValue(g_.value(out).name + ".computed", std::move(type));
     inner.outputs = {{wide}};
     nodes_.push_back(std::move(inner));
-    castTo(wide, *result, out);
+    cast(wide, *result);
+    // The result has its name and type already.
+    nodes_.back().outputs = {{out}};
+    g_.values.pop_back();
     return true;
   }
 
@@ -57,24 +62,10 @@ private:
     return target.starts_with("aten.div.") && (isInteger(common) || common == DType::Bool) ? DType::F32 : common;
   }
 
-  ValueId value(std::string name, TensorType type, DType dtype) {
-    type.dtype = dtype;
-    return g_.addValue(std::move(name), std::move(type));
-  }
-
   ValueId cast(ValueId from, DType dtype) {
-    const ValueId to = value(g_.value(from).name + "." + call_.name, g_.value(from).type, dtype);
-    castTo(from, dtype, to);
-    return to;
-  }
-
-  void castTo(ValueId from, DType dtype, ValueId to) {
-    Node n;
-    n.name = g_.value(to).name, n.target = "aten._to_copy.default", n.args = {from, dtype};
-    n.outputs = {{to}}, n.loc = call_.loc, n.module = call_.module;
-    const Status bound = bindArguments(n, g_);
-    NESO_CHECK(static_cast<bool>(bound), "a cast that its schema refuses");
-    nodes_.push_back(std::move(n));
+    TensorType type = g_.value(from).type;
+    type.dtype = dtype;
+    return emitCall(g_, nodes_, call_, "aten._to_copy.default", {from, dtype}, g_.value(from).name + "." + call_.name, std::move(type));
   }
 
   Graph &g_;

@@ -8,6 +8,7 @@
 #include "base/rules.h"
 #include "ir/graph/ops.h"
 #include "ir/graph/passes/dtype_calls.h"
+#include "ir/graph/passes/factor_checks.h"
 #include "ir/graph/passes/views.h"
 #include "ir/graph/visit.h"
 
@@ -586,6 +587,7 @@ void simplify(Model &m) {
   resolveSymbolic(m);
   dropTokens(m);
   openDtypeCalls(m);
+  assertFactors(m);
   numberAsserts(m);
   removeAsserts(m);
   for (size_t before = SIZE_MAX; m.graph.nodes.size() < before;) {

@@ -137,6 +137,52 @@ TEST(Simplify, AnAssertionOnATensorIsAskedOfItsElement) {
   EXPECT_EQ(k.m.assertions[0].message.find("nothing is there"), 0u);
 }
 
+TEST(Simplify, ACallForAWiderTypeIsOpened) {
+  Builder k;
+  TensorType bytes = Builder::type({k.n, 6}), ints = bytes;
+  bytes.dtype = DType::I8, ints.dtype = DType::I32;
+  k.m.graph.value(k.x).type = bytes;
+  Node call;
+  call.name = "q", call.target = "higher_order.out_dtype", call.args = {std::string("aten.div.Tensor"), DType::I32, k.x, int64_t(3)};
+  const ValueId out = k.m.graph.addValue("q", ints);
+  call.outputs = {{out}};
+  k.m.graph.nodes.push_back(call);
+  k.output(out);
+  simplify(k.m);
+  // Integers divide to floats, of which the result takes the whole part.
+  EXPECT_EQ(k.targets(), "aten._to_copy.default aten.div.Tensor aten._to_copy.default");
+  EXPECT_EQ(k.m.graph.value(k.m.graph.nodes[0].outputs[0][0]).type.dtype, DType::I32);
+  EXPECT_EQ(k.m.graph.value(k.m.graph.nodes[1].outputs[0][0]).type.dtype, DType::F32);
+  EXPECT_EQ(k.broken(), "");
+}
+
+// The operator that raises becomes the one that tells; one that is asked to raise does, one that is not does not.
+TEST(Simplify, AFactorisationThatRaisesIsAsserted) {
+  Builder k;
+  const TensorType matrices = Builder::type({k.n, 6, 6}), info = Builder::type({k.n});
+  ValueId a = k.m.graph.addValue("a", matrices);
+  k.m.graph.inputs.push_back(a);
+  Input in;
+  in.name = "a", in.value = a;
+  k.m.inputs.push_back(in);
+  k.output(k.op("aten.inverse.default", {a}, matrices, "inverse"));
+  for (bool check : {false, true}) {
+    const ValueId l = k.op("aten.linalg_cholesky_ex.default", {a, check, check}, matrices, check ? "checked" : "l");
+    const ValueId bad = k.m.graph.addValue(check ? "bad" : "told", info);
+    k.m.graph.value(bad).type.dtype = DType::I32;
+    k.m.graph.nodes.back().outputs.push_back({bad});
+    k.output(l), k.output(bad);
+  }
+  simplify(k.m);
+  EXPECT_EQ(k.targets(), "aten.linalg_inv_ex.default aten.ne.Scalar aten.any.default aten.logical_not.default aten.ne.Scalar aten.item.default "
+                         "aten.linalg_cholesky_ex.default aten.linalg_cholesky_ex.default aten.ne.Scalar aten.any.default aten.logical_not.default "
+                         "aten.ne.Scalar aten.item.default");
+  ASSERT_EQ(k.m.assertions.size(), 2u);
+  EXPECT_EQ(k.m.assertions[0].message.find("linalg.inv: the inversion could not be completed because the input matrix is singular"), 0u);
+  EXPECT_EQ(k.m.assertions[1].message.find("linalg.cholesky_ex: The factorization could not be completed because the input is not positive-definite"), 0u);
+  EXPECT_EQ(k.broken(), "");
+}
+
 TEST(Simplify, TheNodeThatMakesASizeLivesWithIt) {
   Builder k;
   Expr u = Symbol::size("u0");
