@@ -591,5 +591,34 @@ def places():
     ]
 
 
+def asserted_regions():
+    """Assertions inside of branches and loops hold where those run, and only there: the second inputs break them in the branch that is not taken.
+    cli/test runs the first branch with what breaks them."""
+    taken, other = torch.ones(2), -torch.ones(2)
+
+    def of_number(x):
+        u = x.sum().to(torch.int64).item()
+        torch._check(u >= 2)
+        torch._check(u <= 9)
+        return x + u
+
+    def of_tensor(x):
+        torch._assert_async((x > 0).all(), "all must be positive")
+        return x + 1
+
+    def branch(inside):
+        return lambda x, p: torch.cond(p.sum() > 0, inside, lambda x: x * 2, (x,))
+
+    def loop(x, p):
+        return torch.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, of_tensor(x - 1)), (p.sum().to(torch.int64), x))
+
+    return [
+        c("number", branch(of_number), torch.ones(4), taken, more=[(torch.zeros(4), other)]),
+        c("tensor", branch(of_tensor), torch.ones(4), taken, more=[(torch.zeros(4), other)]),
+        c("inverse", branch(lambda x: torch.linalg.inv(x).contiguous()), 2 * torch.eye(3), taken, more=[(torch.zeros(3, 3), other)]),
+        c("loop", loop, 2 * torch.ones(4), taken, more=[(torch.zeros(4), 3 * taken)]),
+    ]
+
+
 def groups():
-    return {"places": places(), "sampling": sampling(), "grouped_products": grouped_products(), "grouped_by_transformers": grouped_by_transformers(), "wide_bounds": wide_bounds(), "late_sorts": late_sorts(), "data_sizes": data_sizes(), "regions": regions()}
+    return {"places": places(), "sampling": sampling(), "grouped_products": grouped_products(), "grouped_by_transformers": grouped_by_transformers(), "wide_bounds": wide_bounds(), "late_sorts": late_sorts(), "data_sizes": data_sizes(), "regions": regions(), "asserted_regions": asserted_regions()}

@@ -21,6 +21,11 @@ bool Lowering::isKnown(Expr e) const {
   return true;
 }
 
+bool Lowering::isRead(Expr e) const {
+  const std::vector<Symbol> symbols = symbolsOf(e);
+  return std::all_of(symbols.begin(), symbols.end(), [&](Symbol s) { return known_.count(s) || late_.count(s); });
+}
+
 void Lowering::learn(Expr e) {
   if (!e.valid()) return;
   for (Symbol s : symbolsOf(e)) known_.insert(s);

@@ -459,7 +459,7 @@ void ModelLowering::checkSizes(const graph::Graph &g, const graph::Node &node) {
 
 /// What the model asserts of numbers that nobody computes is not asked.
 void ModelLowering::dropUnknownAssertions() {
-  std::erase_if(ctx_.program.assertions, [&](const Assertion &a) { return !ctx_.isKnown(a.condition); });
+  std::erase_if(ctx_.program.assertions, [&](const Assertion &a) { return !ctx_.isRead(a.condition); });
 }
 
 /// The next run draws from where this one stopped: the state is written back as a buffer that the model mutates.

@@ -51,6 +51,8 @@ public:
   // ---- numbers that the data decides
   /// Whether the inputs, or nodes so far, say what e is.
   bool isKnown(Expr e) const;
+  /// Whether the inputs, or any node so far, say it, be it in a region alone.
+  bool isRead(Expr e) const;
   void learn(Expr e); // its symbols are known from here on
   /// The one element of x, an integer or Bool, becomes the value of `wanted`: of its symbol if that is not known yet
   /// (for a Bool also where `wanted` compares it with 1), else it is asserted to be equal.
