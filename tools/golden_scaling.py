@@ -211,5 +211,49 @@ def mirrored():
     ]
 
 
+def of_joins():
+    """Work on each element of a join, before something reads the whole; some of the parts are joined twice."""
+    def norm(x, m, v, w, b):
+        return F.relu(F.batch_norm(x, m, v, w, b, False))
+
+    def grown(x, w, v, m, p):
+        parts = [F.conv2d(x, w, padding=1)]
+        for _ in range(5):
+            parts.append(F.conv2d(norm(torch.cat(parts, 1), m[:3 * len(parts)], p[:3 * len(parts)], None, None), v[:, :3 * len(parts)], padding=1))
+        return norm(torch.cat(parts, 1), m, p, m, p).mean((2, 3))
+
+    parts = ["f32 2x%dx5x4" % n for n in (3, 1, 4, 2, 3, 5)]
+    channels = ["f32 18", "f32 18 >0", "f32 18", "f32 18"]
+    return [
+        c("grown", grown, "f32 2x3x5x4", "f32 3x3x3x3", "f32 3x18x3x3", "f32 18", "f32 18 >0"),
+        c("many", lambda m, v, w, b, k, *xs: F.conv2d(norm(torch.cat(xs, 1), m, v, w, b), k), *channels, "f32 4x18x1x1", *parts),
+        c("few", lambda s, k, *xs: F.conv2d(torch.tanh(torch.cat(xs, 1) * s) + 1, k), "f32 8x1x1", "f32 4x8x2x2", *parts[:3]),
+        c("reduced", lambda *xs: (torch.sigmoid(torch.cat(xs, 1)).sum(1), torch.softmax(torch.cat(xs, 1) * 2, 1)), *parts),
+        c("with_whole", lambda y, *xs: (torch.cat(xs, 1) * y + 1).relu().flip(1), "f32 2x18x5x1", *parts),
+        c("with_itself", lambda *xs: (lambda j: (j * j.sigmoid()).sum((2, 3)))(torch.cat(xs, 1)), *parts),
+        c("of_both", lambda *xs: torch.cat(xs, 1).relu() - torch.cat(xs[::-1], 1), *parts),
+        c("spread", lambda y, *xs: (torch.cat(xs, 1) + y).amax(1), "f32 3x1x18x1x4", *parts),
+        c("promoted", lambda x, y, z: torch.cat([x, y, z, x, y, z], 0).relu().cumsum(0), "bf16 3x4", "f32 2x4", "f16 1x4"),
+        c("narrow", lambda s, *xs: (torch.cat(xs, -1) * s).relu().flip(1), "bf16 15", *["bf16 3x%d" % n for n in (4, 1, 5, 2, 3)]),
+        c("empty", lambda *xs: torch.cat(xs, 0).exp().flip(0), *["f32 %dx3" % n for n in (2, 0, 1, 3, 0)]),
+        c("dynamic", lambda s, *xs: (torch.cat(xs, 1) * s).relu().sum(1), "f32 15x3", *["f32 2x%dx3" % n for n in (4, 1, 5, 2, 3)],
+          more=[["f32 15x3", *["f32 5x%dx3" % n for n in (4, 1, 5, 2, 3)]]], dynamic=(None, {0: B}, {0: B}, {0: B}, {0: B}, {0: B})),
+    ]
+
+
+def short_products():
+    """One step of k, or few columns: blocks that are not half empty, and parameters of 16 bits behind them."""
+    def normed(x, w, m, v, s, b, y):
+        return F.relu(F.batch_norm(F.conv2d(x, w), m, v, s, b, False) + y)
+
+    channels = ["bf16 64", "bf16 64 >0", "bf16 64", "bf16 64"]
+    return [
+        c("linear", F.linear, "bf16 70x64", "bf16 72x64", "bf16 72"), c("linear_f16", F.linear, "f16 65x32", "f16 64x32", "f16 64"), c("transposed", lambda x, w: x.t() @ w, "bf16 64x72", "bf16 64x64"),
+        c("odd_depth", F.linear, "bf16 70x40", "bf16 64x40", "bf16 64"), c("scaled", lambda x, w, s: F.linear(x * s, w).relu(), "bf16 66x64", "bf16 64x64", "bf16 64"),
+        c("points", normed, "bf16 1x64x9x8", "bf16 64x64x1x1", *channels, "bf16 1x64x9x8"), c("columns", lambda x, w, b: F.conv2d(x, w, b, padding=1), "bf16 1x16x9x9", "bf16 64x16x3x3", "bf16 64"),
+        c("norm", lambda x, w, b: F.layer_norm(x, (136,), w, b), "bf16 9x136", "bf16 136", "bf16 136"), c("batch", lambda x, w: x @ w, "bf16 2x64x64", "bf16 2x64x64"),
+    ]
+
+
 def groups():
-    return {f.__name__: f() for f in (any_length, mirrored, bags, long_sorts, searches, transforms, phases, sliding_windows, wide_products, columns, inverses, polynomials, side_by_side, row_updates, both_ways)}
+    return {f.__name__: f() for f in (any_length, mirrored, bags, long_sorts, searches, transforms, phases, sliding_windows, wide_products, columns, inverses, polynomials, side_by_side, row_updates, both_ways, of_joins, short_products)}
