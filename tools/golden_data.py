@@ -606,6 +606,12 @@ def asserted_regions():
         torch._assert_async((x > 0).all(), "all must be positive")
         return x + 1
 
+    def of_floats(x, p):
+        a, b = x.sum().item(), p.max().item()
+        torch._check(a > 0.5)
+        torch._check(a * 2 - b > 1.0)
+        return x * a
+
     def branch(inside):
         return lambda x, p: torch.cond(p.sum() > 0, inside, lambda x: x * 2, (x,))
 
@@ -616,7 +622,7 @@ def asserted_regions():
         c("number", branch(of_number), torch.ones(4), taken, more=[(torch.zeros(4), other)]),
         c("tensor", branch(of_tensor), torch.ones(4), taken, more=[(torch.zeros(4), other)]),
         c("inverse", branch(lambda x: torch.linalg.inv(x).contiguous()), 2 * torch.eye(3), taken, more=[(torch.zeros(3, 3), other)]),
-        c("loop", loop, 2 * torch.ones(4), taken, more=[(torch.zeros(4), 3 * taken)]),
+        c("loop", loop, 2 * torch.ones(4), taken, more=[(torch.zeros(4), 3 * taken)]), c("floats", of_floats, torch.ones(4), taken),
     ]
 
 

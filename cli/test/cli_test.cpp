@@ -439,6 +439,8 @@ TEST_F(Cli, AssertionsInsideOfRegionsEndARun) {
                {"number", "outside of its range in the model: u", tensor("0", {4}, {9, 9, 0, 0})},
                {"tensor", "all must be positive", tensor("0", {4}, {1, 1, 0, 1})},
                {"inverse", "linalg.inv: the inversion could not be completed because the input matrix is singular", tensor("0", {3, 3}, {1, 0, 0, 0, 1, 0, 0, 0, 0})},
+               {"floats", "Runtime assertion failed for expression 0.5 < zuf0", tensor("0", {4}, {0, 0, 0, 0.5})},
+               {"floats", "Runtime assertion failed for expression zuf1 + 1.0 < 2.0*zuf0", tensor("0", {4}, {0, 0.75, 0, 0})},
                {"loop", "all must be positive", tensor("0", {4}, {2, 2, 1, 2})}};
   for (const char *form : {"", ".core"})
     for (auto &c : cases) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 #include <simdjson.h>
 
@@ -60,6 +61,7 @@ public:
   tryExpression(std::string_view text); // parsed once a text; nullopt if it is no integer expression
   graph::TensorType tensorType(Json meta, std::string_view name);
 
+  std::unordered_set<Symbol> floats; // symbols that stand for floats
   std::string node;     // the graph node being read, for diagnostics
   SourceLoc sourceLine; // its line of the model
 

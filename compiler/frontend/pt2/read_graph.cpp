@@ -1,5 +1,7 @@
 #include "frontend/pt2/read_graph.h"
 
+#include <algorithm>
+
 #include "base/diagnostics/graph.h"
 #include "base/diagnostics/pt2.h"
 #include "frontend/pt2/stack_trace.h"
@@ -39,8 +41,16 @@ void GraphReader::fillScalar(Value &v, Json meta) {
   if (!r_.ok()) return;
   if (kind == "as_expr") {
     std::string_view text = r_.string(meta["as_expr"].value_unsafe(), "expr_str");
-    // A float need not be an integer expression; what cannot be read stays without one and is computed by its node.
-    if (std::optional<Expr> e = r_.tryExpression(text); e && v.kind != Value::Kind::SymFloat) v.expr = *e;
+    // A float need not be an integer expression; what cannot be read stays without one and is computed by its node, and so is what depends
+    // on a number that a tensor of floats gave.
+    const std::optional<Expr> e = r_.tryExpression(text);
+    if (!e) return;
+    const std::vector<Symbol> symbols = symbolsOf(*e);
+    if (v.kind == Value::Kind::SymFloat) {
+      if (symbols.size() == 1 && *e == Expr(symbols[0])) r_.floats.insert(symbols[0]);
+    } else if (std::none_of(symbols.begin(), symbols.end(), [&](Symbol s) { return r_.floats.contains(s); })) {
+      v.expr = *e;
+    }
   } else if (kind == "as_int") {
     v.expr = r_.asInt(value, v.name);
   } else if (kind == "as_bool") {

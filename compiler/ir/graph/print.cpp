@@ -180,7 +180,7 @@ private:
     // Most nodes are called like their first result.
     const bool likeResult = !n.outputs.empty() && !n.outputs[0].empty() && n.outputs[0][0].valid() &&
                             g_.value(n.outputs[0][0]).name == n.name;
-    if (!likeResult) out += " named " + n.name;
+    if (!likeResult && !n.name.empty()) out += " named " + n.name;
     std::string types;
     for (const auto &o : n.outputs)
       for (ValueId id : o)

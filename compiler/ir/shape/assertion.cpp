@@ -15,7 +15,10 @@ void addAssertion(std::vector<Assertion> &list, Assertion assertion) {
 std::string valuesOf(Expr condition) {
   std::string text;
   const char *joint = " with ";
-  for (Symbol s : symbolsOf(condition)) {
+  const std::vector<Symbol> symbols = symbolsOf(condition);
+  // A truth that is asserted was 0: that says nothing.
+  if (symbols.size() == 1 && condition == ne(Expr(symbols[0]), 0)) return text;
+  for (Symbol s : symbols) {
     text += fmt::format("{}{} = {{{}}}", joint, s.str(), s.str());
     joint = ", ";
   }

@@ -248,7 +248,21 @@ template <OpKind K> static Tensors floatOfSizes(OpCall &o) {
   return {binary(K, cast(o.operand(0), DType::F64).asTensor(), cast(o.operand(1), DType::F64).asTensor())};
 }
 
+/// Python's comparison of floats, as a truth.
+template <OpKind K> static Tensors comparisonOfFloats(OpCall &o) {
+  return {binary(K, cast(o.operand(0), DType::F64).asTensor(), cast(o.operand(1), DType::F64).asTensor())};
+}
+
 static void addFloatsOfSizes(OpTable &t) {
+  t.add("python::_operator.lt", comparisonOfFloats<OpKind::Lt>);
+  t.add("python::_operator.le", comparisonOfFloats<OpKind::Le>);
+  t.add("python::_operator.gt", comparisonOfFloats<OpKind::Gt>);
+  t.add("python::_operator.ge", comparisonOfFloats<OpKind::Ge>);
+  t.add("python::_operator.eq", comparisonOfFloats<OpKind::Eq>);
+  t.add("python::_operator.ne", comparisonOfFloats<OpKind::Ne>);
+  t.add("python::_operator.and_", [](OpCall &o) -> Tensors { return {binary(OpKind::And, cast(o.operand(0), DType::Bool).asTensor(), cast(o.operand(1), DType::Bool).asTensor())}; });
+  t.add("python::_operator.or_", [](OpCall &o) -> Tensors { return {binary(OpKind::Or, cast(o.operand(0), DType::Bool).asTensor(), cast(o.operand(1), DType::Bool).asTensor())}; });
+  t.add("python::torch.sym_not", [](OpCall &o) -> Tensors { return {unary(cast(o.operand(0), DType::Bool).asTensor(), OpKind::Not)}; });
   t.add("python::torch.sym_float", [](OpCall &o) -> Tensors { return {cast(o.operand(0), DType::F64)}; });
   t.add("python::_operator.add", floatOfSizes<OpKind::Add>);
   t.add("python::_operator.sub", floatOfSizes<OpKind::Sub>);

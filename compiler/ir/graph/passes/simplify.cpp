@@ -451,13 +451,18 @@ void dropTokens(Model &m) {
   syncOutputs(m);
 }
 
+/// Whether the run computes a condition as it computes tensors: one of tensors is, and one of floats.
+static bool isComputed(const Value &condition) {
+  return condition.kind == Value::Kind::Tensor || (condition.kind == Value::Kind::SymBool && !condition.expr.valid());
+}
+
 void numberAsserts(Model &m) {
   int32_t count = 0;
   forEachGraph(m.graph, [&](Graph &g) {
     std::vector<Node> nodes;
     for (Node &n : g.nodes) {
-      const ValueId *asked = n.target == "aten._assert_async.default" || n.target == "aten._assert_async.msg" ? std::get_if<ValueId>(&n.args[0]) : nullptr;
-      if (!asked || !asked->valid() || g.value(*asked).kind != Value::Kind::Tensor) {
+      const ValueId *asked = oneOf(opName(n), {"aten._assert_async", "aten._assert_scalar", "aten._functional_assert_scalar"}) ? std::get_if<ValueId>(&n.args[0]) : nullptr;
+      if (!asked || !asked->valid() || !isComputed(g.value(*asked))) {
         nodes.push_back(std::move(n));
         continue;
       }
@@ -471,6 +476,8 @@ void numberAsserts(Model &m) {
           step.name = result.name;
           step.outputs = {{result.id}};
           g.values.push_back(result);
+        } else {
+          step.name = result.name;
         }
         Status bound = bindArguments(step, g);
         NESO_CHECK(static_cast<bool>(bound), "an assertion of a tensor became a call that its schema refuses");
@@ -481,12 +488,20 @@ void numberAsserts(Model &m) {
       // No name of the file has a point.
       const std::string name = fmt::format("assert.{}", count++);
       Value truth, number, holds, nothing;
-      nothing.kind = Value::Kind::None;
+      nothing.kind = Value::Kind::None, nothing.name = name;
       truth.name = name, truth.kind = Value::Kind::Tensor;
-      truth.type = g.value(*asked).type, truth.type.dtype = DType::Bool;
+      truth.type.dtype = DType::Bool;
+      ValueId condition = *asked;
+      if (g.value(condition).kind == Value::Kind::Tensor) {
+        truth.type = g.value(condition).type, truth.type.dtype = DType::Bool;
+      } else {
+        Value made = truth;
+        made.name = name + ".computed";
+        condition = add("aten.scalar_tensor.default", {condition, DType::Bool}, made);
+      }
       number.name = name + ".number", number.kind = Value::Kind::SymInt, number.expr = Symbol::size(number.name);
       m.facts.setRange(Symbol::size(number.name), {0, 1});
-      const ValueId is = add("aten.ne.Scalar", {*asked, int64_t(0)}, truth);
+      const ValueId is = add("aten.ne.Scalar", {condition, int64_t(0)}, truth);
       add("aten.item.default", {is}, number);
       holds.name = name + ".holds", holds.kind = Value::Kind::SymBool, holds.expr = ne(number.expr, 0);
       holds.id = ValueId(static_cast<int64_t>(g.values.size()));

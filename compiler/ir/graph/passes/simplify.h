@@ -25,12 +25,12 @@ void resolveSymbolic(Model &model);
 ///     %t1, %y = higher_order.with_effects(%t0, "aten.op", %x)   ->   %y = aten.op(%x)
 void dropTokens(Model &model);
 
-/// Makes assertions about a tensor ones about a number: its element, which the run reads.
+/// Makes assertions about a tensor, or about what is computed of floats, ones about a number: its element, which the run reads.
 ///     aten._assert_async.msg(%c, "text")   ->   %n = aten.item(aten.ne(%c, 0)); aten._assert_scalar(%n != 0, "text")
 void numberAsserts(Model &model);
 
-/// Takes assertion nodes out. A condition over the sizes of inputs becomes a guard of the model; one on data is
-/// dropped.
+/// Takes assertion nodes out. A condition over the sizes of inputs becomes a guard of the model, one over numbers that the data decides an
+/// assertion of the model.
 void removeAsserts(Model &model);
 
 /// Removes operators that return their argument: detach, alias, dropout outside training, to and contiguous without
