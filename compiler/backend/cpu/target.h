@@ -17,6 +17,7 @@ struct Capabilities {
   int vectorRegisters;     // architectural
   int dotRows, dotVectors; // accumulator block of the dot micro-kernel: rows × vectors
   bool maskedMemory;       // masked loads and stores of every element size in one instruction
+  bool tables;             // a shuffle that looks up as many f32 as a vector register has lanes, by the low bits of i32
   bool bf16Pairs;          // sums of products of pairs of bf16 in vector registers
   bool tiles;              // matrix tile registers: 16 rows × 64 bytes, products of bf16 and of int8
 };

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "lower/graph_to_loops/in_place.h"
+
 namespace neso::lower {
 
 std::string matrixFault(const Tensor &a) { return a.isComplex() ? "complex matrices are not supported" : numberFault(a); }
@@ -499,23 +501,15 @@ static Tensor productOfLast(const Tensor &x) {
   return x.isComplex() ? complexProduct(x, {-1}, false) : reduceDims(loops::ReduceKind::Prod, x, {-1}, false, x.dtype());
 }
 
-/// Whether the exported graph states that an argument's elements lie in order without gaps, as Tensor.is_contiguous() has it.
-static bool isContiguous(const OpCall &o, std::string_view name) {
-  const graph::TensorType *type = o.typeOf(name);
-  if (!type || type->strides.size() != type->sizes.size()) return false;
-  const Sizes dense = denseStrides(type->sizes);
-  for (size_t d = 0; d < dense.size(); ++d)
-    if (!type->sizes[d].isConst(1) && !o.ctx.equal(type->strides[d], dense[d])) return false;
-  return true;
-}
-
 static Tensors determinants(OpCall &o) {
   const std::string &n = o.node.target;
   const std::string_view matrix = o.has("A") ? "A" : "self";
   Tensor a = o.t(matrix);
   if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
   // The factors that ATen gives beside are those of the transpose where it need not copy for them; gradients count on it.
-  const bool turned = (n == "aten._linalg_det.default" || n == "aten._linalg_slogdet.default") && !a.isComplex() && isContiguous(o, matrix);
+  const graph::TensorType *given = o.typeOf(matrix);
+  const bool turned = (n == "aten._linalg_det.default" || n == "aten._linalg_slogdet.default") && !a.isComplex() && given &&
+                      sameStrides(o.ctx, given->sizes, given->strides, denseStrides(given->sizes));
   Lu lu = luOf(turned ? transpose(a, -2, -1) : a);
   Tensor d = diagonalOf(lu.packed);
   d.reused();

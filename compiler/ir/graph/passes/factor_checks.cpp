@@ -32,6 +32,7 @@ constexpr Raising kAsked[] = {
     {"aten.linalg_ldl_factor_ex.default", "", "torch.linalg.ldl_factor"},
 };
 
+/// By the words in the name, as torch has it: _linalg_check_errors brings no other sign of which operator asks.
 std::string messageOf(std::string_view api) {
   const auto has = [&](std::string_view part) { return api.find(part) != api.npos; };
   const char *what = has("inv")        ? "the inversion could not be completed because the input matrix is singular"
