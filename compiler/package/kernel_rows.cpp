@@ -157,7 +157,7 @@ Rows<fbs::Target> KernelRows::targets() {
     const bool object = code.format == CompiledCode::Format::RelocatableObject;
     auto member = object ? 0 : fb_.CreateString(codeMember(code));
     rows.push_back(
-        fbs::CreateTarget(fb_, static_cast<fbs::TargetKind>(code.devices), fb_.CreateString(code.target), member));
+        fbs::CreateTarget(fb_, static_cast<fbs::TargetKind>(code.devices), fb_.CreateString(code.target), member, code.waits));
   }
   return fb_.CreateVector(rows);
 }

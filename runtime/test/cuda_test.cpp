@@ -111,7 +111,7 @@ TEST_F(Cuda, SteadyStateNeitherAllocatesNorWaits) {
     for (int i = 0; i < 10; ++i) ASSERT_EQ(neso_run_async(m.context, &x.t, 1, &out, 1), NESO_OK) << neso_error_text();
     // Ten graph launches, or twenty kernels, and nothing else.
     EXPECT_EQ(fake_cuda::calls("cuGraphLaunch"), graphs == 0 ? 10 : 0);
-    EXPECT_EQ(fake_cuda::calls("cuLaunchKernel"), graphs == 0 ? 0 : 20);
+    EXPECT_EQ(fake_cuda::calls("cuLaunchKernelEx"), graphs == 0 ? 0 : 20);
     EXPECT_EQ(fake_cuda::calls("*"), graphs == 0 ? 10 : 20);
     ASSERT_EQ(neso_context_synchronize(m.context), NESO_OK);
     EXPECT_EQ(y.values(4), (std::vector<float>{4, 6, 8, 10}));
@@ -432,7 +432,7 @@ TEST_F(Cuda, SharedMemoryClustersAndGridsReachTheLaunch) {
   EXPECT_STATUS(launch("large", 1, 70000), NESO_SIZE_INVALID,
                 "kernel 'large' would be launched over a grid of 1 x 70000 x 1");
   EXPECT_EQ(launch("large", 0), NESO_OK);
-  fake_cuda::failNext("cuLaunchKernel", 701);
+  fake_cuda::failNext("cuLaunchKernelEx", 701);
   EXPECT_STATUS(launch("large", 8), NESO_DEVICE_FAILED,
                 "launching kernel 'large' over 8 x 1 x 1 blocks of 256 threads with 102400 bytes");
   EXPECT_EQ(launch("large", 8), NESO_OK);

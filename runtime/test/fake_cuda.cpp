@@ -569,13 +569,19 @@ int cuGraphDestroy(CUgraph_st *g) {
 int cuLaunchKernel(CUfunc_st *f, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned, unsigned,
                    unsigned shared, CUstream_st *s, void **params, void **) {
   ENTER(cuLaunchKernel);
-  return launch(f, {params, {x, y, z}, threads, shared, 1}, s);
+  return launch(f, {params, {x, y, z}, threads, shared, 1, false}, s);
 }
 int cuLaunchKernelEx(const cu_launch_config *c, CUfunc_st *f, void **params, void **) {
   ENTER(cuLaunchKernelEx);
-  return launch(
-      f, {params, {c->grid_x, c->grid_y, c->grid_z}, c->block_x, c->shared_bytes, c->attributes[0].value.cluster.x},
-      c->stream);
+  fake_cuda::Launch l{params, {c->grid_x, c->grid_y, c->grid_z}, c->block_x, c->shared_bytes, 1, false};
+  for (unsigned i = 0; i < c->attribute_count; ++i)
+    if (const cu_launch_attribute &a = c->attributes[i]; a.id == kCuLaunchCluster)
+      l.cluster = a.value.cluster.x;
+    else if (a.id == kCuLaunchBeginsEarly)
+      l.early = a.value.begins_early;
+    else
+      return kCuInvalidValue;
+  return launch(f, l, c->stream);
 }
 #ifndef NESO_FAKE_WITHOUT_MAPS
 // Refuses what the real driver refuses.

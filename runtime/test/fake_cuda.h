@@ -19,6 +19,7 @@ struct Chip {
 struct Launch {
   void **params;
   unsigned grid[3], threads, shared, cluster;
+  bool early; // need not wait for the launch before it
 };
 /// The result of the work, 0 or an error of the driver that later calls report (a trap).
 using Kernel = std::function<int(const Launch &)>;

@@ -177,7 +177,7 @@ TEST_F(Products, AreRecordedIntoGraphsAndAllocateNothing) {
   EXPECT_EQ(fake_cuda::alive(), alive);
   EXPECT_EQ(fake_cuda::calls("cuMemAlloc"), 0);
   EXPECT_EQ(fake_cuda::calls("cuGraphLaunch"), 5);
-  EXPECT_EQ(fake_cuda::calls("cuLaunchKernel"), 0);
+  EXPECT_EQ(fake_cuda::calls("cuLaunchKernelEx"), 0);
 }
 
 TEST_F(Products, ThatNameWhatIsNotThereAreRefusedAtLoad) {

@@ -53,6 +53,7 @@ struct CompiledCode {
                       // what the loader matches against the machine
   Format format = Format::SharedObject;
   uint8_t devices = 0; // that run it: a TargetKind of abi/plan.fbs; 0: CPUs
+  bool waits = false; // GPU: each function waits itself for the launches before it, so that it may begin before they end
   std::vector<uint8_t> image;
   std::vector<CompiledFunction> functions; // in the order of the request
   // Texts for --emit, filled only when the options ask for them.

@@ -536,6 +536,7 @@ private:
   void describeFunctions() {
     ptx_.target = "compute_" + std::to_string(chip_.capability) + (own_ && others_.empty() ? "a" : "");
     ptx_.format = CompiledCode::Format::Ptx;
+    ptx_.waits = chip_.has(Feature::GridDependency);
     for (size_t i = 0; i < units_.size(); ++i) {
       Unit &portable = isTwice(i) ? others_[i] : units_[i];
       assembledFunctions_.push_back(describe(units_[i], functions_[i], symbols_[i]));
@@ -561,6 +562,7 @@ private:
     CompiledCode cubin;
     cubin.target = std::string(target().arch);
     cubin.format = CompiledCode::Format::Cubin;
+    cubin.waits = ptx_.waits;
     cubin.image = std::move(assembled_.cubin);
     cubin.functions = assembledFunctions_;
     for (size_t i = 0; i < functions_.size(); ++i) {

@@ -134,9 +134,21 @@ Status Emitter::emitKernel(tt::FuncOp function, const std::string &symbol, int m
   unsigned next = function.getNumArguments();
   function.walk([&](tt::MakeTensorDescOp made) { scalars_[made] = fn_->getArg(next++); });
   scopes_.emplace_back();
+  // The launch after this one may begin as soon as every block of this one has: it waits where this one does.
+  waitsForLaunches_ = chip_.has(Feature::GridDependency);
+  if (waitsForLaunches_) special(llvm::Intrinsic::nvvm_griddepcontrol_launch_dependents);
   emitBody(function.getBody());
   if (error_) return std::move(*error_);
   return Status::ok();
+}
+
+void Emitter::waitForLaunches(mlir::Operation *before) {
+  // Memory of the block's own is nobody else's. All threads come by: the first branch is behind it.
+  const OpCode code = codeOf(before);
+  const bool own = code == OpCode::LocalAlloc || code == OpCode::Barriers;
+  if (!waitsForLaunches_ || own || (!before->hasTrait<mlir::OpTrait::IsTerminator>() && mlir::isMemoryEffectFree(before))) return;
+  waitsForLaunches_ = false;
+  special(llvm::Intrinsic::nvvm_griddepcontrol_wait);
 }
 
 void Emitter::emitBody(mlir::Region &body) {
@@ -169,6 +181,7 @@ void Emitter::emitBody(mlir::Region &body) {
 void Emitter::emitBlock(mlir::Block &block) {
   for (mlir::Operation &op : block) {
     if (failed()) return;
+    waitForLaunches(&op);
     auto waits = op.getAttrOfType<mlir::DenseI32ArrayAttr>(placed::kWaitsAttr);
     auto offsets = op.getAttrOfType<mlir::DenseI64ArrayAttr>(placed::kSharedAttr);
     const bool usesShared = waits || offsets;

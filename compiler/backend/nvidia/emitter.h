@@ -51,6 +51,8 @@ private:
   void emitBody(mlir::Region &body);
   void emitBlock(mlir::Block &block);
   void emitOp(mlir::Operation *op);
+  /// The launches before this one are over behind it; emitted once, in front of the first operation that could see what they write.
+  void waitForLaunches(mlir::Operation *before);
   /// An intrinsic without operands: a special register, an instruction of order.
   Value *special(llvm::Intrinsic::ID id);
   Value *programId(int axis);
@@ -213,6 +215,7 @@ private:
   llvm::DenseMap<mlir::Value, SharedTile> loaded_; // of a local_load
   llvm::DenseMap<mlir::Block *, llvm::BasicBlock *> blocks_;
   std::vector<Scope> scopes_;
+  bool waitsForLaunches_ = false; // still to come
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<int, 16>> pulledRegisters_;
   llvm::DenseMap<mlir::Operation *, std::unique_ptr<DotPlan>> plans_;
 };

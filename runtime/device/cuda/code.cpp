@@ -9,6 +9,7 @@
 namespace neso_rt {
 namespace {
 constexpr uint16_t kElfMachineCuda = 190;
+constexpr int kRecordsEarlyLaunches = 12030; // the driver that keeps in a graph what a launch need not wait for
 // Of all devices: loading the runtime's own kernels, which happens once a device and model.
 pthread_mutex_t own_kernel_mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -80,6 +81,9 @@ neso_status cuda_device::load_target(const code_source &source, int32_t target) 
   const flatbuffers::String *name = program->root->targets()->Get(uint32_t(target))->member();
   const member *code = name ? source.files->find(name->c_str(), name->size()) : nullptr;
   if (!code) return fail(NESO_PACKAGE_MEMBER_MISSING, "the package does not hold its own code for %s", arch);
+  int version = 0;
+  NESO_TRY(driver.check(driver.cuDriverGetVersion(&version), "reading the driver's version"));
+  begins_early = program->root->targets()->Get(uint32_t(target))->waits() && version >= kRecordsEarlyLaunches;
   NESO_TRY(archive::verify(*code));
   char log[400] = "";
   int options[] = {kCuJitErrorLog, kCuJitErrorLogBytes};

@@ -57,6 +57,7 @@ public:
   cuda_limits limits{};
   cuda_blas blas;              // handle nullptr: there is no such library
   array<cuda_kernel> kernels;  // one a kernel of the plan
+  bool begins_early = false;   // they wait themselves for what is before them, and the driver records such launches
   mutable std::atomic<bool> lost{false};
 
 private:

@@ -35,6 +35,7 @@ struct cu_launch_attribute {
     struct {
       unsigned x, y, z;
     } cluster;
+    int begins_early;
   } value;
 };
 struct cu_launch_config {
@@ -54,7 +55,7 @@ inline constexpr int kCuFunctionMaxDynamicShared = 8;
 inline constexpr int kCuJitErrorLog = 5, kCuJitErrorLogBytes = 6;
 inline constexpr unsigned kCuStreamNonBlocking = 1, kCuEventNoTiming = 2;
 inline constexpr int kCuCaptureRelaxed = 2;
-inline constexpr int kCuLaunchCluster = 4;
+inline constexpr int kCuLaunchCluster = 4, kCuLaunchBeginsEarly = 6; // "programmatic stream serialization"
 inline constexpr int kCuTensorU8 = 0, kCuTensorU16 = 1, kCuTensorU32 = 2, kCuTensorU64 = 4, kCuInterleaveNone = 0,
                      kCuSwizzle32 = 1, kCuSwizzle64 = 2, kCuSwizzle128 = 3, kCuPromotion128 = 2, kCuFillZeros = 0;
 

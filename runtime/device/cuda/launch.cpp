@@ -26,18 +26,21 @@ neso_status cuda_queue::launch(int32_t kernel, const void *args, const uint32_t 
   for (uint32_t i = 0; boxed && i < k.form->maps()->size(); ++i) params_[size_t(row.arg_count) + i] = maps_.map(i);
   ++kernel_launches_;
   box_launches_ += boxed;
-  cu_result r;
+  cu_launch_attribute attributes[2];
+  cu_launch_config config{grid[0], grid[1],  grid[2],    unsigned(entry.threads), 1, 1, unsigned(entry.shared_bytes),
+                          stream_, attributes, 0};
   if (entry.cluster > 1) {
-    cu_launch_attribute cluster{};
+    cu_launch_attribute &cluster = attributes[config.attribute_count++] = {};
     cluster.id = kCuLaunchCluster;
     cluster.value.cluster = {unsigned(entry.cluster), 1, 1};
-    cu_launch_config config{grid[0], grid[1],  grid[2], unsigned(entry.threads), 1, 1, unsigned(entry.shared_bytes),
-                            stream_, &cluster, 1};
-    r = driver_.cuLaunchKernelEx(&config, entry.function, params_.data(), nullptr);
-  } else {
-    r = driver_.cuLaunchKernel(entry.function, grid[0], grid[1], grid[2], unsigned(entry.threads), 1, 1,
-                               unsigned(entry.shared_bytes), stream_, params_.data(), nullptr);
   }
+  if (behind_launch_ && gpu_.begins_early) {
+    cu_launch_attribute &early = attributes[config.attribute_count++] = {};
+    early.id = kCuLaunchBeginsEarly;
+    early.value.begins_early = 1;
+  }
+  const cu_result r = driver_.cuLaunchKernelEx(&config, entry.function, params_.data(), nullptr);
+  behind_launch_ = true;
   if (__builtin_expect(r == 0, 1)) return NESO_OK;
   char what[256];
   snprintf(what, sizeof what,
@@ -52,7 +55,7 @@ neso_status cuda_queue::multiply(int32_t which, const product_call &call, bool *
   product_call mine = call;
   mine.workspace_bytes = call.workspace_bytes / branches / 256 * 256;
   mine.workspace += mine.workspace_bytes * branch_;
-  NESO_TRY(products_[size_t(which)].run(gpu_.blas, mine, stream_, out_done));
+  NESO_TRY(products_[size_t(which)].run(gpu_.blas, mine, stream_for_other(), out_done));
   library_calls_ += *out_done;
   return NESO_OK;
 }

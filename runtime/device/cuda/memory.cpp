@@ -27,17 +27,17 @@ void *cuda_queue::allocate_host(size_t bytes) {
 void cuda_queue::release_host(void *memory) { driver_.cuMemFreeHost(memory); }
 
 neso_status cuda_queue::upload(char *to, const void *from, int64_t bytes) {
-  return check(driver_.cuMemcpyHtoDAsync(address(to), from, size_t(bytes), stream_), "copying to the device");
+  return check(driver_.cuMemcpyHtoDAsync(address(to), from, size_t(bytes), stream_for_other()), "copying to the device");
 }
 neso_status cuda_queue::download(void *to, const char *from, int64_t bytes) {
-  return check(driver_.cuMemcpyDtoHAsync(to, address(from), size_t(bytes), stream_), "copying from the device");
+  return check(driver_.cuMemcpyDtoHAsync(to, address(from), size_t(bytes), stream_for_other()), "copying from the device");
 }
 
 neso_status cuda_queue::launch_own(int which, void *params, uint64_t threads) {
   if (!own_kernels_[which]) NESO_TRY(gpu_.own_kernel(which, &own_kernels_[which]));
   uint64_t blocks = (threads + kOwnKernelThreads - 1) / kOwnKernelThreads;
   void *list[] = {params};
-  return check(driver_.cuLaunchKernel(own_kernels_[which], unsigned(blocks), 1, 1, kOwnKernelThreads, 1, 1, 0, stream_,
+  return check(driver_.cuLaunchKernel(own_kernels_[which], unsigned(blocks), 1, 1, kOwnKernelThreads, 1, 1, 0, stream_for_other(),
                                       list, nullptr),
                cuda_own_kernel_names[which]);
 }
@@ -84,11 +84,11 @@ neso_status cuda_queue::copy(char *dst, const int64_t *dst_strides, const char *
   }
   rank = join_dims(dims, rank);
   if (rank == 0)
-    return check(driver_.cuMemcpyDtoDAsync(address(dst), address(src), size_t(item), stream_), "copying on the device");
+    return check(driver_.cuMemcpyDtoDAsync(address(dst), address(src), size_t(item), stream_for_other()), "copying on the device");
   copy_dim &inner = dims[rank - 1];
   bool rows = inner.dst == 1 && inner.src == 1;
   if (rows && rank == 1)
-    return check(driver_.cuMemcpyDtoDAsync(address(dst), address(src), size_t(inner.size * item), stream_),
+    return check(driver_.cuMemcpyDtoDAsync(address(dst), address(src), size_t(inner.size * item), stream_for_other()),
                  "copying on the device");
   // Contiguous rows are moved in the widest items that all strides and addresses allow.
   while (rows && item < 16) {
@@ -106,14 +106,14 @@ neso_status cuda_queue::fill(char *to, int item, uint64_t bits, int64_t count) {
   const char *what = "filling device memory";
   if (item == 1 || bits == 0)
     return check(
-        driver_.cuMemsetD8Async(address(to), static_cast<unsigned char>(bits), size_t(count) * size_t(item), stream_),
+        driver_.cuMemsetD8Async(address(to), static_cast<unsigned char>(bits), size_t(count) * size_t(item), stream_for_other()),
         what);
   if (item == 2)
-    return check(driver_.cuMemsetD16Async(address(to), static_cast<unsigned short>(bits), size_t(count), stream_),
+    return check(driver_.cuMemsetD16Async(address(to), static_cast<unsigned short>(bits), size_t(count), stream_for_other()),
                  what);
   bool twice = item == 8 && uint32_t(bits) == uint32_t(bits >> 32);
   if (item == 4 || twice)
-    return check(driver_.cuMemsetD32Async(address(to), uint32_t(bits), size_t(count) * (twice ? 2 : 1), stream_), what);
+    return check(driver_.cuMemsetD32Async(address(to), uint32_t(bits), size_t(count) * (twice ? 2 : 1), stream_for_other()), what);
   cuda_fill_params p{to, bits, uint64_t(count)};
   return launch_own(kFill8, &p, uint64_t(count));
 }

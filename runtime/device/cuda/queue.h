@@ -55,10 +55,13 @@ private:
   neso_status copy_dims(char *dst, const char *src, const copy_dim *dims, int rank, int item);
   neso_status launch_own(int which, void *params, uint64_t threads);
   int64_t products_taken() const;
+  /// stream_, for work that is no launch of the plan's kernels: the launch after it waits for it.
+  cu_stream stream_for_other() { return behind_launch_ = false, stream_; }
 
   cuda_device &gpu_;
   const cuda_driver &driver_;
   cu_stream stream_ = nullptr;     // where work goes
+  bool behind_launch_ = false;     // the last work there was a launch of the plan's kernels
   cu_stream own_ = nullptr;        // made by the queue
   cu_stream recording_ = nullptr;  // only for recording: a caller's stream may not allow it
   cu_stream before_recording_ = nullptr;

@@ -71,6 +71,7 @@ neso_status cuda_queue::set_stream(void *stream) {
   NESO_TRY(mark(&order_, false));
   NESO_TRY(check(driver_.cuStreamWaitEvent(to, handle(order_), 0), "ordering two streams"));
   stream_ = to;
+  behind_launch_ = false;
   return NESO_OK;
 }
 
@@ -80,7 +81,8 @@ neso_status cuda_queue::mark(event **at, bool timed) {
     NESO_TRY(check(driver_.cuEventCreate(&made, timed ? 0 : kCuEventNoTiming), "making an event"));
     *at = reinterpret_cast<event *>(made);
   }
-  return check(driver_.cuEventRecord(handle(*at), stream_), timed ? "marking a time" : "ordering two streams");
+  // A launch that is timed begins behind the mark.
+  return check(driver_.cuEventRecord(handle(*at), timed ? stream_for_other() : stream_), timed ? "marking a time" : "ordering two streams");
 }
 
 neso_status cuda_queue::elapsed(event *begin, event *end, double *out_ms) {
@@ -99,12 +101,14 @@ neso_status cuda_queue::begin_recording() {
   NESO_TRY(check(driver_.cuStreamBeginCapture(recording_, kCuCaptureRelaxed), "recording a graph"));
   before_recording_ = stream_;
   stream_ = recording_;
+  behind_launch_ = false;
   return NESO_OK;
 }
 
 neso_status cuda_queue::end_recording(neso_status status, graph **out) {
   branch_ = 0;
   stream_ = before_recording_;
+  behind_launch_ = false;
   cu_graph recorded = nullptr;
   cu_graph_exec ready = nullptr;
   cu_result r = driver_.cuStreamEndCapture(recording_, &recorded);
@@ -117,18 +121,19 @@ neso_status cuda_queue::end_recording(neso_status status, graph **out) {
 neso_status cuda_queue::use_branch(int32_t branch) {
   if (branch && !branches_[branch])
     NESO_TRY(check(driver_.cuStreamCreate(&branches_[branch], kCuStreamNonBlocking), "making a stream"));
+  behind_launch_ = behind_launch_ && branch == branch_;
   branch_ = branch;
   stream_ = branch ? branches_[branch] : recording_;
   return NESO_OK;
 }
 
 neso_status cuda_queue::wait(event *at) {
-  return check(driver_.cuStreamWaitEvent(stream_, handle(at), 0), "ordering two streams");
+  return check(driver_.cuStreamWaitEvent(stream_for_other(), handle(at), 0), "ordering two streams");
 }
 
 neso_status cuda_queue::launch_graph(graph *g) {
   ++graph_launches_;
-  return check(driver_.cuGraphLaunch(handle(g), stream_), "launching a run's graph");
+  return check(driver_.cuGraphLaunch(handle(g), stream_for_other()), "launching a run's graph");
 }
 
 void cuda_queue::free_graph(graph *g) {
