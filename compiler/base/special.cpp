@@ -7,6 +7,12 @@
 #include "base/special.h"
 
 namespace neso::special {
+
+double logGamma(double x) {
+  int sign;
+  return lgamma_r(x, &sign);
+}
+
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -121,7 +127,7 @@ double igammaSeries(double a, double x) {
     total += term;
     if (term < 1e-17 * total) break;
   }
-  return total * std::exp(a * std::log(x) - x - std::lgamma(a));
+  return total * std::exp(a * std::log(x) - x - logGamma(a));
 }
 
 /// Lentz's continued fraction of the upper function, DLMF 8.9.2.
@@ -139,7 +145,7 @@ double igammacFraction(double a, double x) {
     h *= delta;
     if (std::fabs(delta - 1) < 1e-16) break;
   }
-  return h * std::exp(a * std::log(x) - x - std::lgamma(a));
+  return h * std::exp(a * std::log(x) - x - logGamma(a));
 }
 
 /// Both regularised functions for a, x with all edge cases; `upper` selects which.
@@ -265,7 +271,7 @@ double hurwitzZeta(double s, double q) {
 double polygamma(int64_t n, double x) {
   if (n == 0) return digamma(x);
   double sign = n % 2 ? 1 : -1;
-  return sign * std::exp(std::lgamma(static_cast<double>(n) + 1)) * hurwitzZeta(static_cast<double>(n) + 1, x);
+  return sign * std::exp(logGamma(static_cast<double>(n) + 1)) * hurwitzZeta(static_cast<double>(n) + 1, x);
 }
 
 double erfcx(double x) {

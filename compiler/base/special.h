@@ -5,6 +5,8 @@
 
 namespace neso::special {
 
+/// log |gamma(x)|, without the sign that the C library's lgamma leaves in a variable of the whole process.
+double logGamma(double x);
 double erfinv(double x);
 double digamma(double x);
 double polygamma(int64_t n, double x);

@@ -438,6 +438,41 @@ TEST_F(Cuda, SharedMemoryClustersAndGridsReachTheLaunch) {
   EXPECT_EQ(launch("large", 8), NESO_OK);
 }
 
+// Two launches, a copy, two launches: only those behind a launch may begin early, and only code that waits.
+TEST_F(Cuda, OnlyKernelsThatWaitBeginBeforeThoseBeforeThemEnd) {
+  for (bool waits : {false, true})
+    for (int graphs : {0, -1}) {
+      fake_cuda::reset();
+      std::vector<bool> early;
+      fake_cuda::addKernel("noted", 1, [&](const fake_cuda::Launch &l) { return early.push_back(l.early), 0; });
+      B b;
+      b.gpu({"sm_90"}, waits);
+      const int32_t four = b.constant(4), bytes = b.constant(16);
+      b.input("x", {b.fixed(4)});
+      const int32_t x = b.buffer(fbs::Location::Input, 0, bytes), y = b.buffer(fbs::Location::Output, 0, bytes);
+      b.output("y", y, {four});
+      const int32_t kernel = b.kernel("noted", 1);
+      const auto launchTwice = [&] {
+        for (int i = 0; i < 2; ++i) b.launch(kernel, {B::arg(y)}, four);
+      };
+      launchTwice();
+      const std::vector<int32_t> one = b.slots({1});
+      b.step(fbs::Step::Copy, fbs::CreateCopy(b.fb, y, x, 4, b.fb.CreateVector(b.slots({4})), b.fb.CreateVector(one), b.fb.CreateVector(one)));
+      launchTwice();
+      neso_context_options o = onGpu();
+      o.cuda_graphs = graphs;
+      Gpu m(std::move(b), o);
+      ASSERT_EQ(m.status, NESO_OK) << neso_error_text();
+      DeviceTensor in(m.context, {4}, {1, 2, 3, 4});
+      for (int run = 0; run < 3; ++run) {
+        early.clear();
+        std::vector<neso_tensor> out(1);
+        ASSERT_EQ(m.run({in.t}, out), NESO_OK) << neso_error_text();
+        EXPECT_EQ(early, (std::vector<bool>{false, waits, false, waits})) << graphs << ", run " << run;
+      }
+    }
+}
+
 TEST_F(Cuda, ATrapLosesTheContextButNotTheProcess) {
   B b = addThenDouble(1, {"sm_90"});
   std::string package = b.package();

@@ -165,7 +165,8 @@ public:
   }
   /// Code for GPUs in place of the CPU's; before the first kernel. "sm_90": something that looks like a cubin,
   /// "compute_90": like PTX.
-  void gpu(const std::vector<std::string> &archs) {
+  /// waits: its kernels wait themselves for the launches before them.
+  void gpu(const std::vector<std::string> &archs, bool waits = false) {
     for (const std::string &arch : archs) {
       std::string member = "data/neso/model/code/" + arch, code = "//" + arch + "\n.version 8.0\n";
       if (arch.rfind("sm_", 0) == 0) {
@@ -174,7 +175,7 @@ public:
         header.e_machine = 190;
         code.assign(reinterpret_cast<char *>(&header), sizeof header);
       }
-      targets.push_back(fbs::CreateTarget(fb, fbs::TargetKind::Cuda, fb.CreateString(arch), fb.CreateString(member)));
+      targets.push_back(fbs::CreateTarget(fb, fbs::TargetKind::Cuda, fb.CreateString(arch), fb.CreateString(member), waits));
       members.emplace_back(member, code);
     }
   }

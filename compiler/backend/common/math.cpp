@@ -469,13 +469,27 @@ V MathEmitter::emit(MathFn fn, llvm::ArrayRef<V> args) {
   }
 }
 
+/// lgamma writes the sign to a variable of the whole process, which threads share; lgamma_r gives it to its caller.
+static llvm::FunctionCallee logGamma(llvm::Module &module, llvm::Type *element) {
+  const std::string suffix = element->isFloatTy() ? "f" : "";
+  auto *type = llvm::FunctionType::get(element, {element}, false);
+  if (llvm::Function *known = module.getFunction("neso.lgamma" + suffix)) return {type, known};
+  auto *own = llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, "neso.lgamma" + suffix, module);
+  own->addFnAttr(llvm::Attribute::NoUnwind);
+  llvm::IRBuilder<> b(llvm::BasicBlock::Create(module.getContext(), "entry", own));
+  llvm::FunctionCallee callee = module.getOrInsertFunction("lgamma" + suffix + "_r", element, element, b.getPtrTy());
+  b.CreateRet(b.CreateCall(callee, {own->getArg(0), b.CreateAlloca(b.getInt32Ty())}));
+  return {type, own};
+}
+
 V MathEmitter::libm(llvm::StringRef name, llvm::ArrayRef<V> args) {
   llvm::Type *type = args[0]->getType();
   llvm::Type *element = type->getScalarType();
   llvm::Module *module = b.GetInsertBlock()->getModule();
   std::string symbol = name.str() + (element->isFloatTy() ? "f" : "");
   llvm::SmallVector<llvm::Type *, 3> scalars(args.size(), element);
-  llvm::FunctionCallee callee = module->getOrInsertFunction(symbol, llvm::FunctionType::get(element, scalars, false));
+  llvm::FunctionCallee callee = name == "lgamma" ? logGamma(*module, element)
+                                                 : module->getOrInsertFunction(symbol, llvm::FunctionType::get(element, scalars, false));
   auto *vector = llvm::dyn_cast<llvm::FixedVectorType>(type);
   if (!vector) return b.CreateCall(callee, args);
   // A helper with a loop over the lanes; it goes through memory, so that its code does not grow with the width.

@@ -134,19 +134,22 @@ Status Emitter::emitKernel(tt::FuncOp function, const std::string &symbol, int m
   unsigned next = function.getNumArguments();
   function.walk([&](tt::MakeTensorDescOp made) { scalars_[made] = fn_->getArg(next++); });
   scopes_.emplace_back();
-  // The launch after this one may begin as soon as every block of this one has: it waits where this one does.
+  // The launch after this one may begin when the last block of this one has ended. Let it begin earlier, with
+  // launch_dependents, and its blocks take the room of those that work: on an H100 DenseNet-121 in f32 took 3.3 ms in place of 2.3.
   waitsForLaunches_ = chip_.has(Feature::GridDependency);
-  if (waitsForLaunches_) special(llvm::Intrinsic::nvvm_griddepcontrol_launch_dependents);
   emitBody(function.getBody());
   if (error_) return std::move(*error_);
   return Status::ok();
 }
 
 void Emitter::waitForLaunches(mlir::Operation *before) {
-  // Memory of the block's own is nobody else's. All threads come by: the first branch is behind it.
+  if (!waitsForLaunches_) return;
+  // Memory of the block's own is nobody else's; what a text of instructions reads, nobody knows. All threads come by: the first branch
+  // is behind the wait.
   const OpCode code = codeOf(before);
   const bool own = code == OpCode::LocalAlloc || code == OpCode::Barriers;
-  if (!waitsForLaunches_ || own || (!before->hasTrait<mlir::OpTrait::IsTerminator>() && mlir::isMemoryEffectFree(before))) return;
+  const bool sees = code == OpCode::InlineAsm || before->hasTrait<mlir::OpTrait::IsTerminator>() || !mlir::isMemoryEffectFree(before);
+  if (own || !sees) return;
   waitsForLaunches_ = false;
   special(llvm::Intrinsic::nvvm_griddepcontrol_wait);
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/special.h"
 #include "ir/loops/lanes.h"
 
 namespace neso::loops {
@@ -101,7 +102,7 @@ bool evalFloat(const Op &op, const Register *pa, const Register *pb, const Regis
     NESO_MATH(Erf, std::erf(x))
     NESO_MATH(Erfc, std::erfc(x))
     NESO_MATH(Erfinv, erfinv(x))
-    NESO_MATH(Lgamma, std::lgamma(x))
+    NESO_MATH(Lgamma, special::logGamma(x))
     NESO_MATH(Digamma, digamma(x))
     NESO_MATH(I0, besselI0(x))
     NESO_MATH(I1, besselI1(x))

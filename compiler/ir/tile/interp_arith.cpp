@@ -104,7 +104,7 @@ Unary libraryUnary(StringRef name) {
                                                {"erf", std::erf},
                                                {"erfc", std::erfc},
                                                {"tgamma", std::tgamma},
-                                               {"lgamma", [](double x) { return std::lgamma(x); }},
+                                               {"lgamma", special::logGamma},
                                                {"fabs", std::fabs},
                                                {"floor", std::floor},
                                                {"ceil", std::ceil},

@@ -34,7 +34,7 @@ public:
   Simulator(llvm::Function &kernel, int threads, int64_t sharedBytes, const Schedule &schedule = {})
       : kernel_(kernel), threads_(threads), schedule_(schedule), clocks_((threads + 31) / 32),
         barriers_(clocks_, (threads + 31) / 32, [this](const std::string &why) { fail(why); }), bytes_(size_t(sharedBytes)),
-        copies_(size_t(threads)), stuck_(size_t(threads), -1) {
+        copies_(size_t(threads)), stuck_(size_t(threads), -1), waited_(size_t(threads), false) {
     splitAtBarriers();
     for (Byte &byte : bytes_) byte.dirty = schedule.dirty;
     for (llvm::Argument &argument : kernel.args()) slots_.insert({&argument, slots_.size()});
@@ -48,6 +48,7 @@ public:
   Outcome run(const std::vector<uint64_t> &arguments, bool threadFirst) {
     for (int t = 0; t < threads_; ++t) {
       if (threadFirst) value(t, kernel_.getArg(0)) = {uint64_t(t)};
+      waited_[size_t(t)] = threadFirst; // a part of a kernel, in front of which the kernel waits
       for (size_t i = 0; i < arguments.size(); ++i)
         value(t, kernel_.getArg(unsigned(i) + (threadFirst ? 1 : 0))) = {arguments[i]};
     }
@@ -72,6 +73,7 @@ public:
   }
 
 private:
+  static constexpr const char *kUnordered = "global memory is used behind no wait for the launches before";
   static constexpr int kProducts = -3; // as readers: any thread of the groups
   struct Byte {
     uint8_t value = 0;
@@ -204,6 +206,7 @@ private:
       const TensorMap &map = *reinterpret_cast<const TensorMap *>(word(1));
       const int64_t span = map.boxColumns * map.elementBytes;
       if (word(0) % 128 || word(0) % uint64_t(8 * span)) fail("a box is copied to where its rows do not begin a pattern");
+      if (!waited_[size_t(t)]) return fail(kUnordered);
       MachineCopy copy = boxAt(map, int32_t(word(3)), int32_t(word(2)), word(0), word(4));
       for (auto [at, value] : copy.bytes) mayOverwrite(at, t / 32);
       if (!outcome_.error.empty()) return;
@@ -307,6 +310,7 @@ private:
         touchShared(t, at + i, false);
         byte = at + i < bytes_.size() ? bytes_[at + i].value : 0;
       } else {
+        if (!waited_[size_t(t)]) fail(kUnordered);
         byte = *reinterpret_cast<uint8_t *>(at + i);
       }
       value |= uint64_t(byte) << (8 * i);
@@ -319,6 +323,7 @@ private:
         touchShared(t, at + i, true, atomic);
         if (at + i < bytes_.size()) bytes_[at + i].value = uint8_t(value >> (8 * i));
       } else {
+        if (!waited_[size_t(t)]) fail(kUnordered);
         *reinterpret_cast<uint8_t *>(at + i) = uint8_t(value >> (8 * i));
       }
     }
@@ -594,10 +599,13 @@ private:
         Copy copy{argument(t, 0)[0], std::vector<uint8_t>(bytes, 0)};
         if (valid) std::memcpy(copy.data.data(), reinterpret_cast<const void *>(argument(t, 1)[0]), valid);
         if (copy.to % bytes) fail("misaligned cp.async");
+        if (!waited_[size_t(t)]) fail(kUnordered);
         // The bytes arrive late here, but may at once: what others still use now is not theirs any more.
         for (uint64_t i = 0; i < bytes; ++i) inUse(t, copy.to + i);
         copies_[t].back().push_back(std::move(copy));
       }
+    } else if (id == llvm::Intrinsic::nvvm_griddepcontrol_wait) {
+      for (int t : active_) waited_[size_t(t)] = true;
     } else if (id == llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x) {
       for (int t : active_) value(t, &call) = {uint64_t(t)};
     } else if (has("read.ptx.sreg.ctaid")) {
@@ -954,6 +962,7 @@ private:
   std::vector<std::vector<std::vector<Copy>>> copies_;
   std::vector<int> active_;
   std::vector<int64_t> stuck_; // threads that wait for a barrier: how many phases had ended when they looked; -1: none
+  std::vector<bool> waited_;   // for the launches before this one
   int epoch_ = 0;
   Outcome outcome_;
 };
