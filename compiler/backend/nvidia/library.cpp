@@ -60,6 +60,21 @@ void lowerIntrinsics(llvm::Module &module) {
   }
 }
 
+/// The C library's log-gamma that gives the sign to its caller, who never asks for it: libdevice has the other one alone.
+void lowerLogGamma(llvm::Module &module) {
+  for (const auto &[reentrant, own] : {std::pair("lgamma_r", "__nv_lgamma"), std::pair("lgammaf_r", "__nv_lgammaf")}) {
+    llvm::Function *f = module.getFunction(reentrant);
+    if (!f) continue;
+    for (llvm::User *user : llvm::make_early_inc_range(f->users())) {
+      auto *call = llvm::cast<llvm::CallInst>(user);
+      llvm::Type *type = call->getType();
+      llvm::FunctionCallee device = module.getOrInsertFunction(own, type, type);
+      call->replaceAllUsesWith(llvm::IRBuilder<>(call).CreateCall(device, {call->getArgOperand(0)}));
+      call->eraseFromParent();
+    }
+  }
+}
+
 /// libm names become those of libdevice. Whether any function is left to define.
 bool needsLibdevice(llvm::Module &module) {
   bool needed = false;
@@ -99,6 +114,7 @@ std::string firstUndefined(const llvm::Module &module) {
 Status linkLibraries(llvm::Module &module, const std::string &ptxas) {
   linkSpecialFunctions(module);
   lowerIntrinsics(module);
+  lowerLogGamma(module);
   if (!needsLibdevice(module)) return Status::ok();
   std::unique_ptr<llvm::MemoryBuffer> file = readLibdevice(ptxas);
   if (!file) return fail(diag::NvidiaNoLibrary, {}, firstUndefined(module));
