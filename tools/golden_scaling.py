@@ -42,6 +42,30 @@ def long_sorts():
     ]
 
 
+def selections():
+    """One place of a sorted row. Among equal elements torch names any position: what stands there is compared."""
+    def there(x, value_at, dim=-1):
+        value, at = value_at
+        return value, x.gather(dim, at.unsqueeze(dim)).squeeze(dim)
+    kth = lambda x, k, dim=-1: there(x, torch.kthvalue(x, k, dim), dim)  # noqa: E731
+    def medians(x, dim=-1):
+        return (*there(x, x.median(dim), dim), *(there(x, x.nanmedian(dim), dim) if x.is_floating_point() else ()))
+    def every_width(x):
+        whole = (x * 50).long()
+        return [r for y in (x.double(), x.half(), x.bfloat16(), whole << 52, whole.short(), whole.to(torch.uint8)) for r in kth(y, 40)]
+    edges = lambda: torch.cat([SPECIAL.reshape(-1), torch.zeros(20), -torch.zeros(20), torch.linspace(-1e-44, 1e-44, 15)])  # noqa: E731
+    return [
+        c("every_width", every_width, "f32 2x90"), c("positions", lambda x: (torch.kthvalue(x, 90, 1), x.median(1), x.nanmedian(1), torch.kthvalue(x, 150, 1, keepdim=True)), "f32 3x150"),
+        # Few are left among many, again and again; all are equal; two values.
+        c("long", lambda x: (*torch.kthvalue(x, 700), *x.median(-1), *kth((x * 3).round(), 600), *kth(x * 0, 17), *kth((x > 0).int(), 500), torch.kthvalue(x.exp() * 1e6, 1100)[0]), "f32 2x1100"),
+        # GPUs sort rows of so many in parts.
+        c("parts", lambda x: (*torch.kthvalue(torch.arange(9000) * 7919 % 10007 + x, 4567, -1), *torch.where(x == 3, 0.5, torch.arange(9000) * 7919 % 10007).nanmedian(-1)), "i64 2x1 <9"),
+        c("columns", lambda x: (*torch.kthvalue(x, 33, 0), *x.median(0), x.median(), x.nanmedian()), "f32 65x3"),
+        c("edges", lambda x: [*kth(x, 30), *kth(x, 50), *medians(x), *medians(x[-50:]), *medians(x * NAN)], edges()),
+        c("dynamic", lambda x: (torch.kthvalue(x, 20)[0], *x.median(-1), *torch.where(x > 0.5, NAN, x).nanmedian(-1)), "f32 3x64", more=[["f32 1x20"], ["f32 2x333"]], dynamic=({0: B, 1: Dim("m", min=20, max=4096)},)),
+    ]
+
+
 def searches():
     """Places among sorted elements, found by halving."""
     search = torch.searchsorted
@@ -256,4 +280,4 @@ def short_products():
 
 
 def groups():
-    return {f.__name__: f() for f in (any_length, mirrored, bags, long_sorts, searches, transforms, phases, sliding_windows, wide_products, columns, inverses, polynomials, side_by_side, row_updates, both_ways, of_joins, short_products)}
+    return {f.__name__: f() for f in (any_length, mirrored, bags, long_sorts, selections, searches, transforms, phases, sliding_windows, wide_products, columns, inverses, polynomials, side_by_side, row_updates, both_ways, of_joins, short_products)}

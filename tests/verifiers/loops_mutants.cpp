@@ -1,6 +1,7 @@
 #include "verifiers/loops_mutants.h"
 
 #include "ir/loops/access.h"
+#include "ir/loops/build.h"
 
 namespace neso::test {
 namespace {
@@ -333,6 +334,11 @@ private:
     addSpec<SortSpec>("a key that is not there", n, [](SortSpec &at) { at.key = -1; });
     addSpec<SortSpec>("a position that is not there", n, [](SortSpec &at) { at.position = 1000; });
     addSpec<SortSpec>("more is taken than is there", n, [=](SortSpec &at) { at.take = Expr(int64_t{1} << 40); });
+    addSpec<SortSpec>("a place that is not there", n, [](SortSpec &at) { at.place = 1000, at.take = Expr(1); });
+    addSpec<SortSpec>("a place that differs along the row", n, [](SortSpec &at) {
+      at.place = loops::appendIndex(at.body, Symbol::inner(0)), at.take = Expr(1);
+    });
+    addSpec<SortSpec>("a place of several results", n, [](SortSpec &at) { at.place = loops::appendIndex(at.body, Expr(0)), at.take = Expr(); });
     if (s.position < 0) addSpec<SortSpec>("runs without positions", n, [](SortSpec &at) { at.run = Expr(1); });
     if (isFloat(s.body.ops[static_cast<size_t>(s.key)].dtype)) {
       addSpec<SortSpec>("a position that is a float", n, [](SortSpec &at) { at.position = at.key; });

@@ -113,7 +113,7 @@ private:
     storesOf(stores);
   }
   void of(Like<SortSpec, N> &s) {
-    auto &[body, key, position, descending, run, take, scratch, stores] = s;
+    auto &[body, key, position, descending, run, take, place, scratch, stores] = s;
     loads(body, Use::Body);
     if (scratch) sortsIn(*scratch);
     if (take.valid()) visitor_.expr(take, ExprRole::Size);

@@ -27,6 +27,43 @@ ValueIdx appendIndex(Body &body, Expr index) {
   return append(body, std::move(op));
 }
 
+void pruneBody(Body &body, const std::vector<ValueIdx *> &roots, bool keepFirst) {
+  size_t n = body.ops.size();
+  std::vector<char> live(n, 0);
+  if (keepFirst && n) live[0] = 1;
+  // Values that only an index expression names are found through their symbols; those of stores were given as roots by
+  // the caller.
+  SymbolMap<size_t> symbolAt;
+  for (size_t i = 0; i < n; ++i)
+    if (body.ops[i].kind == OpKind::Indirect) symbolAt[body.ops[i].symbol] = i;
+  for (ValueIdx *r : roots)
+    if (*r >= 0) live[*r] = 1;
+  for (size_t i = n; i-- > 0;) {
+    if (!live[i]) continue;
+    const Op &op = body.ops[i];
+    for (ValueIdx v : {op.a, op.b, op.c})
+      if (v >= 0) live[v] = 1;
+    if (symbolAt.empty()) continue;
+    for (Expr e : {op.index, op.bound})
+      if (e.valid())
+        for (Symbol s : symbolsOf(e))
+          if (auto it = symbolAt.find(s); it != symbolAt.end()) live[it->second] = 1;
+  }
+  std::vector<ValueIdx> to(n, -1);
+  std::vector<Op> kept;
+  for (size_t i = 0; i < n; ++i) {
+    if (!live[i]) continue;
+    Op op = std::move(body.ops[i]);
+    for (ValueIdx *v : {&op.a, &op.b, &op.c})
+      if (*v >= 0) *v = to[*v];
+    to[i] = static_cast<ValueIdx>(kept.size());
+    kept.push_back(std::move(op));
+  }
+  body.ops = std::move(kept);
+  for (ValueIdx *r : roots)
+    if (*r >= 0) *r = to[*r];
+}
+
 Body epilogueOf(const ContractionSpec &contraction, BufferId buffer, Expr index) {
   Body body;
   appendLoad(body, buffer, contraction.accType, index);

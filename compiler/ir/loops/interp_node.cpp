@@ -537,10 +537,12 @@ Status NodeRunner::Impl::runSort(std::span<const BufferView> buffers, int64_t be
   }
   SortedRow row(spec, body.dtype(spec.key), static_cast<size_t>(length));
   for (int64_t o = begin; o < end; ++o) {
+    int64_t first = 0;
     for (int64_t at = 0; at < length; at += kLanes) {
       int n = static_cast<int>(std::min<int64_t>(kLanes, length - at));
       fillLine(o, at, n);
       if (Status s = body.eval(allOps, slots, buffers, n); !s) return s;
+      if (spec.place >= 0) first = std::clamp<int64_t>(body.value(spec.place).i[0], 0, length - taken);
       for (int l = 0; l < n; ++l)
         row.set(at + l, body.value(spec.key), spec.position >= 0 ? body.value(spec.position).i[l] : at + l, l);
     }
@@ -551,7 +553,7 @@ Status NodeRunner::Impl::runSort(std::span<const BufferView> buffers, int64_t be
       for (StoreCode &store : stores) {
         Register value;
         const bool index = store.store.value == 1;
-        for (int l = 0; l < n; ++l) row.get(at + l, index, value, l);
+        for (int l = 0; l < n; ++l) row.get(first + at + l, index, value, l);
         if (Status s = store.run(node.name, slots, buffers, value, index ? DType::I64 : row.type, nullptr, n); !s) return s;
       }
     }

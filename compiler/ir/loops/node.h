@@ -171,7 +171,8 @@ struct ScanSpec {
 
 /// Memory in which programs sort, a row each: what they sort is copied there and back by digits. 2 * length elements of
 /// `words` (U64, keys and positions) for each row and, for keys of 8 bytes, as many of `positions` (U32; else invalid);
-/// kBuckets of `counts` (U32) for each row and digit.
+/// kBuckets of `counts` (U32) for each row and digit. Of a sort that stores one place (SortSpec::place) 2 * length
+/// elements of `words` (U64 for keys of 8 bytes, else U32: keys) for each row, and nothing else.
 struct SortScratch {
   static constexpr int64_t kDigitBits = 8, kBuckets = 256;
   BufferId words, positions, counts;
@@ -191,6 +192,9 @@ struct SortSpec {
   Expr run;
   /// Only so many of the first results are stored; invalid: all.
   Expr take;
+  /// With take = 1: the one result that is stored, at r0 = 0, is not the first but the one at this place; an I64 of the body in
+  /// [0, length) that is the same for the whole row. -1: the first.
+  ValueIdx place = -1;
   /// Where rows are sorted by digits; none: as the target's programs can.
   std::optional<SortScratch> scratch;
   std::vector<Store> stores;

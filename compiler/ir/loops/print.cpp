@@ -151,7 +151,9 @@ struct Contents {
     if (s.position >= 0) out += fmt::format(" positions %{}", s.position);
     if (s.scratch)
       out += fmt::format(" digits {} {} {}", names(s.scratch->words),
-                         s.scratch->positions.valid() ? names(s.scratch->positions) : "-", names(s.scratch->counts));
+                         s.scratch->positions.valid() ? names(s.scratch->positions) : "-",
+                         s.scratch->counts.valid() ? names(s.scratch->counts) : "-");
+    if (s.place >= 0) out += fmt::format(" place %{}", s.place);
     if (s.take.valid()) out += fmt::format(" first {}", s.take.str());
     out += s.run.valid() ? fmt::format(" merges runs of {}\n", s.run.str()) : "\n";
     return out + printStores(names, s.stores, "result ");

@@ -287,8 +287,9 @@ bool ProgramReader::ofSort(Line &line, SortSpec &s) {
     SortScratch &scratch = s.scratch.emplace();
     scratch.words = named(line, line.until(" "));
     if (!line.eat("-")) scratch.positions = named(line, line.until(" "));
-    scratch.counts = named(line, line.until(" "));
+    if (!line.eat("-")) scratch.counts = named(line, line.until(" "));
   }
+  if (line.eat("place")) s.place = valueOf(line);
   if (line.eat("first")) s.take = line.expr({" merges "});
   if (line.eat("merges")) line.expect("runs"), line.expect("of"), s.run = line.expr({});
   return true;

@@ -266,22 +266,27 @@ public:
   }
   static bool isValue(const Body &b, ValueIdx v) { return v >= 0 && v < static_cast<ValueIdx>(b.ops.size()); }
 
+  /// Whether the value does not depend on r0.
+  static bool ofWholeRow(const Body &body, ValueIdx value) {
+    const std::vector<Op> &ops = body.ops;
+    std::vector<bool> overR(ops.size());
+    std::set<Symbol> inner{Symbol::inner(0)};
+    for (size_t k = 0; k < ops.size(); ++k) {
+      for (ValueIdx v : {ops[k].a, ops[k].b, ops[k].c}) overR[k] = overR[k] || (isValue(body, v) && overR[static_cast<size_t>(v)]);
+      if (ops[k].index.valid())
+        for (Symbol symbol : symbolsOf(ops[k].index)) overR[k] = overR[k] || inner.contains(symbol);
+      if (ops[k].kind == OpKind::Indirect && overR[k]) inner.insert(ops[k].symbol);
+    }
+    return !overR[static_cast<size_t>(value)];
+  }
+
   /// Where the segments of r0 begin and end is known before r0.
   void spec(const Node &n, const SegmentsSpec &s, Scope &scope) {
     body(n, s.body, scope.known, scope);
     if (n.reduceRanges.size() != 1 || !isValue(s.body, s.first) || !isValue(s.body, s.last))
       return breach("L7", n, "segments need the values where they begin and end, along one dimension");
-    const std::vector<Op> &ops = s.body.ops;
-    std::vector<bool> overR(ops.size());
-    std::set<Symbol> inner{Symbol::inner(0)};
-    for (size_t k = 0; k < ops.size(); ++k) {
-      for (ValueIdx v : {ops[k].a, ops[k].b, ops[k].c}) overR[k] = overR[k] || (isValue(s.body, v) && overR[static_cast<size_t>(v)]);
-      if (ops[k].index.valid())
-        for (Symbol symbol : symbolsOf(ops[k].index)) overR[k] = overR[k] || inner.contains(symbol);
-      if (ops[k].kind == OpKind::Indirect && overR[k]) inner.insert(ops[k].symbol);
-    }
     for (ValueIdx v : {s.first, s.last})
-      if (overR[static_cast<size_t>(v)] || ops[static_cast<size_t>(v)].dtype != DType::I64)
+      if (!ofWholeRow(s.body, v) || s.body.ops[static_cast<size_t>(v)].dtype != DType::I64)
         breach("L7", n, "the ends of a segment are I64 values that do not depend on r0");
     for (const Reduction &r : s.reductions)
       if (r.kind == ReduceKind::ArgMin || r.kind == ReduceKind::ArgMax)
@@ -327,7 +332,8 @@ public:
     if (position != DType::I32 && position != DType::I64) breach("L3", n, "positions are I32 or I64");
     if (s.run.valid() && s.position < 0) breach("L7", n, "only a sort with positions merges runs");
     if (s.run.valid()) expr(n, s.run, {}, "run");
-    if (s.scratch) scratch(n, *s.scratch);
+    if (s.place != -1) place(n, s);
+    if (s.scratch) scratch(n, s, *s.scratch);
     if (s.take.valid()) {
       expr(n, s.take, {}, "range");
       if (scope.facts.provablyLess(product(n.reduceRanges), s.take)) breach("L7", n, "takes more than there is");
@@ -343,10 +349,26 @@ public:
         return which == 0 ? key : keeps ? position : DType::I64;
       });
   }
-  void scratch(const Node &n, const SortScratch &s) {
+  /// The place that a sort stores: of the whole row, so no value that it is made of depends on r0.
+  void place(const Node &n, const SortSpec &s) {
+    if (!isValue(s.body, s.place)) return breach("L2", n, "a sort's place does not exist");
+    if (s.body.ops[static_cast<size_t>(s.place)].dtype != DType::I64) breach("L3", n, "places are I64");
+    if (!s.take.valid() || !s.take.isConst(1)) breach("L7", n, "a sort that stores a place takes one element");
+    if (!ofWholeRow(s.body, s.place)) breach("L7", n, "the place that a sort stores differs along its row");
+  }
+  void scratch(const Node &n, const SortSpec &sort, const SortScratch &s) {
     if (n.reduceRanges.size() != 1) breach("L7", n, "only a sort along one dimension has scratch memory");
-    for (const auto &[buffer, dtype] : {std::pair{s.words, DType::U64}, {s.positions, DType::U32}, {s.counts, DType::U32}})
-      if ((buffer.valid() || buffer != s.positions) && validBuffer(n, buffer) && p_.buffer(buffer).dtype != dtype)
+    const bool whole = sort.place < 0;
+    const DType key = sort.body.ops[static_cast<size_t>(sort.key)].dtype;
+    const DType words = whole || itemSize(key) == 8 ? DType::U64 : DType::U32;
+    if (!whole && s.counts.valid()) breach("L7", n, "a sort that stores a place counts no digits");
+    struct Part {
+      BufferId buffer;
+      DType dtype;
+      bool needed;
+    };
+    for (const auto &[buffer, dtype, needed] : {Part{s.words, words, true}, Part{s.positions, DType::U32, false}, Part{s.counts, DType::U32, whole}})
+      if ((buffer.valid() || needed) && validBuffer(n, buffer) && p_.buffer(buffer).dtype != dtype)
         breach("L3", n, fmt::format("sorts in '{}', which has not {}", p_.buffer(buffer).name, name(dtype)));
   }
 

@@ -3,8 +3,9 @@
 #include <cstring>
 #include <set>
 
-#include "ir/loops/access.h"
 #include "base/rules.h"
+#include "ir/loops/access.h"
+#include "ir/loops/build.h"
 #include "ir/loops/interp.h"
 #include "lower/graph_to_loops/lowering.h"
 

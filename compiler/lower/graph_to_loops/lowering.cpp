@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ir/loops/build.h"
 #include "ir/loops/order.h"
 #include "lower/graph_to_loops/tensor_ops.h"
 
@@ -36,43 +37,6 @@ std::vector<int> orderOfStrides(const Sizes &sizes, const Sizes &strides, const 
     order.insert(order.begin() + static_cast<int64_t>(at), static_cast<int>(d));
   }
   return order;
-}
-
-void pruneBody(loops::Body &body, const std::vector<ValueIdx *> &roots, bool keepFirst) {
-  size_t n = body.ops.size();
-  std::vector<char> live(n, 0);
-  if (keepFirst && n) live[0] = 1;
-  // Values that only an index expression names are found through their symbols; those of stores were given as roots by
-  // the caller.
-  SymbolMap<size_t> symbolAt;
-  for (size_t i = 0; i < n; ++i)
-    if (body.ops[i].kind == OpKind::Indirect) symbolAt[body.ops[i].symbol] = i;
-  for (ValueIdx *r : roots)
-    if (*r >= 0) live[*r] = 1;
-  for (size_t i = n; i-- > 0;) {
-    if (!live[i]) continue;
-    const Op &op = body.ops[i];
-    for (ValueIdx v : {op.a, op.b, op.c})
-      if (v >= 0) live[v] = 1;
-    if (symbolAt.empty()) continue;
-    for (Expr e : {op.index, op.bound})
-      if (e.valid())
-        for (Symbol s : symbolsOf(e))
-          if (auto it = symbolAt.find(s); it != symbolAt.end()) live[it->second] = 1;
-  }
-  std::vector<ValueIdx> to(n, -1);
-  std::vector<Op> kept;
-  for (size_t i = 0; i < n; ++i) {
-    if (!live[i]) continue;
-    Op op = std::move(body.ops[i]);
-    for (ValueIdx *v : {&op.a, &op.b, &op.c})
-      if (*v >= 0) *v = to[*v];
-    to[i] = static_cast<ValueIdx>(kept.size());
-    kept.push_back(std::move(op));
-  }
-  body.ops = std::move(kept);
-  for (ValueIdx *r : roots)
-    if (*r >= 0) *r = to[*r];
 }
 
 /// Indirect ops whose symbols the store indices use must live although no value names them.
@@ -467,8 +431,7 @@ Tensor Lowering::scan(loops::ScanKind kind, DType accType, const Sizes &sizes, i
   return Tensor::strided(*this, accType, sizes, w);
 }
 
-std::pair<Tensor, Tensor> Lowering::sort(const Tensor &x, int64_t dim, bool descending,
-                                         Expr take) {
+std::pair<Tensor, Tensor> Lowering::sort(const Tensor &x, int64_t dim, bool descending, Expr take, const ElementFn &place) {
   const Sizes &given = x.sizes();
   Sizes sizes = given;
   if (take.valid()) sizes[static_cast<size_t>(dim)] = take;
@@ -481,7 +444,12 @@ std::pair<Tensor, Tensor> Lowering::sort(const Tensor &x, int64_t dim, bool desc
     if (static_cast<int64_t>(d) != dim) i[d] = nest.outer(sizes[d]);
   nest.reduceRanges = {given[static_cast<size_t>(dim)]};
   i[static_cast<size_t>(dim)] = nest.b.addIndex(Symbol::inner(0), given[static_cast<size_t>(dim)]);
-  Val v = nest.b.cast(x.at(nest.b, i), x.dtype());
+  Val v = nest.b.cast(x.at(nest.b, i), x.dtype()), placed;
+  if (place) {
+    Index row = i;
+    row[static_cast<size_t>(dim)] = 0;
+    placed = nest.b.cast(place(nest.b, row), DType::I64);
+  }
   Strided values = allocate(x.dtype(), sizes), positions = allocate(DType::I64, sizes);
   loops::Store s0, s1;
   s0.buffer = values.buffer;
@@ -493,9 +461,10 @@ std::pair<Tensor, Tensor> Lowering::sort(const Tensor &x, int64_t dim, bool desc
   loops::SortSpec n;
   n.body = nest.b.take();
   n.key = v.idx, n.descending = descending;
+  if (place) n.place = placed.idx;
   n.stores = {s0, s1};
-  if (take.valid() && !equal(take, given[static_cast<size_t>(dim)])) n.take = take;
-  finish(n.body, {&n.key}, n.stores);
+  if (take.valid() && (place || !equal(take, given[static_cast<size_t>(dim)]))) n.take = take;
+  finish(n.body, {&n.key, &n.place}, n.stores);
   addNode(std::move(n), nest.ranges, nest.reduceRanges);
   return {Tensor::strided(*this, x.dtype(), sizes, values), Tensor::strided(*this, DType::I64, sizes, positions)};
 }

@@ -113,8 +113,8 @@ public:
   /// Inclusive scan along `dim` of a tensor of `sizes`; one tensor.
   Tensor scan(loops::ScanKind kind, DType accType, const Sizes &sizes, int64_t dim, bool reverse, const ElementFn &fn);
   /// Sorted values and their I64 positions along `dim`.
-  /// With `take`, only so many of the first.
-  std::pair<Tensor, Tensor> sort(const Tensor &x, int64_t dim, bool descending, Expr take = {});
+  /// With `take`, only so many of the first; with `place` too, whose values are the same along `dim`, the one that stands there: take is 1.
+  std::pair<Tensor, Tensor> sort(const Tensor &x, int64_t dim, bool descending, Expr take = {}, const ElementFn &place = {});
   /// One Segments node: the fold of fn over r in the segment of i, whose ends (first, last; I64) `ends` emits.
   Tensor segments(loops::ReduceKind kind, DType accType, const Sizes &sizes, Expr length,
                   const std::function<std::pair<Val, Val>(BodyBuilder &, const Index &)> &ends, const ReduceFn &fn);
@@ -155,7 +155,5 @@ private:
 Sizes denseStrides(const Sizes &sizes, const std::vector<int> &order = {});
 /// Dims sorted by stride, largest first (stable), size-1 dims in place.
 std::vector<int> orderOfStrides(const Sizes &sizes, const Sizes &strides, const Facts &facts);
-/// Removes ops that no root needs; roots are updated.
-void pruneBody(loops::Body &body, const std::vector<ValueIdx *> &roots, bool keepFirst = false);
 
 } // namespace neso::lower

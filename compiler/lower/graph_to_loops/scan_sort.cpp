@@ -73,21 +73,48 @@ static Tensors topkOp(OpCall &o) {
   return {v, i};
 }
 
-static Tensors pick(OpCall &o, const Tensor &v, const Tensor &i, int64_t d, Expr at) {
-  bool keep = o.flag("keepdim");
-  Tensor a = select(v, d, at), p = select(i, d, at);
-  if (keep) a = unsqueeze(a, d), p = unsqueeze(p, d);
-  return {a, p};
+/// Rows of so few elements are sorted as quickly as one of their elements is found, and so few of any number are kept in a heap.
+constexpr int64_t kSortedWhole = 16, kKept = 16;
+
+/// The elements at these places of the sorted rows of `x`, and their positions, as `dim` of size 1. Equal elements count in the order of their
+/// positions, NaN as the largest. The places are in [0, most).
+static std::pair<Tensor, Tensor> placed(const Tensor &x, int64_t dim, const ElementFn &place, Expr most) {
+  const Facts &facts = x.ctx().facts;
+  if (facts.rangeOf(x.sizes()[static_cast<size_t>(dim)]).hi <= kSortedWhole || facts.rangeOf(most).hi <= kKept) {
+    auto [v, i] = sorted(x, dim, false, most);
+    Sizes one = x.sizes();
+    one[static_cast<size_t>(dim)] = 1;
+    Tensor at = Tensor::lazy(x.ctx(), DType::I64, one, place);
+    return {gather(v, dim, at), gather(i, dim, at)};
+  }
+  Tensor y = x.dtype() == DType::Bool ? cast(x, DType::U8) : x;
+  auto [v, i] = x.ctx().sort(y, dim, false, 1, place);
+  return {cast(v, x.dtype()), i};
 }
 
 static Tensors kthvalueOp(OpCall &o) {
   Tensor x = o.t("self");
   if (x.rank() == 0) return {x, fullInt(o.ctx, {}, DType::I64, 0)};
   int64_t d = wrap(o.integer("dim", -1), x.rank());
-  // Those before it are enough: of few among many a heap is kept.
-  const Expr k = o.expr("k");
-  auto [v, i] = sorted(x, d, false, k);
-  return pick(o, v, i, d, k - 1);
+  const Expr place = o.expr("k") - 1;
+  auto [v, i] = placed(x, d, [place](BodyBuilder &b, const Index &) { return b.index(place); }, place + 1);
+  if (!o.flag("keepdim")) v = squeeze(v, d), i = squeeze(i, d);
+  return {v, i};
+}
+
+/// Where the median stands in each row of n sorted elements along d: NaN come last. Their number moves the middle
+/// (nanmedian), or the first of them is the answer (median).
+static ElementFn placeOfMedian(const Tensor &x, int64_t d, bool ignoreNan) {
+  const Expr n = x.sizes()[static_cast<size_t>(d)], middle = floorDiv(n - 1, 2);
+  if (!isFloat(x.dtype())) return [middle](BodyBuilder &b, const Index &) { return b.index(middle); };
+  Tensor isNumber = pointwise(std::vector<Tensor>{x}, x.dtype(), DType::I64,
+                              [](std::span<const Val> p) { return p[0].b->cast(eq(p[0], p[0]), DType::I64); });
+  Tensor count = reduceDims(loops::ReduceKind::Sum, isNumber, {d}, true, DType::I64);
+  return [=](BodyBuilder &b, const Index &row) {
+    Val numbers = count.at(b, row);
+    if (ignoreNan) return vmax(bin(OpKind::FloorDiv, numbers - 1.0, num(numbers, 2)), num(numbers, 0));
+    return where(numbers < b.index(n), numbers, b.index(middle));
+  };
 }
 
 static Tensors medianOp(OpCall &o) {
@@ -96,31 +123,12 @@ static Tensors medianOp(OpCall &o) {
   if (x.rank() == 0) return {x, fullInt(o.ctx, {}, DType::I64, 0)};
   if (all) x = flatten(x);
   int64_t d = all ? 0 : wrap(o.integer("dim"), x.rank());
-  size_t dd = static_cast<size_t>(d);
-  auto [v, i] = sorted(x, d, false);
-  Expr n = x.sizes()[dd], middle = floorDiv(n - 1, 2);
-  if (isFloat(x.dtype())) {
-    // NaN sorts last. Their number moves the middle (nanmedian), or the first of them is the answer (median).
-    Tensor values = v;
-    DType c = computeType(x.dtype());
-    (void)c;
-    Tensor isNum = pointwise(std::vector<Tensor>{values}, x.dtype(), DType::I64,
-                             [](std::span<const Val> p) { return p[0].b->cast(eq(p[0], p[0]), DType::I64); });
-    Tensor count = reduceDims(loops::ReduceKind::Sum, isNum, {d}, true, DType::I64);
-    Tensor at = map(count, [=](Val k) {
-      Val half = bin(OpKind::FloorDiv, k - 1.0, num(k, 2));
-      Val nan = k < k.b->index(n);
-      if (ignoreNan) return vmax(half, num(k, 0));
-      return where(nan, k, k.b->index(middle));
-    });
-    Tensor a = gather(values, d, at), p = gather(i, d, at);
-    if (all) return {reshape(a, {})};
-    if (!o.flag("keepdim")) a = squeeze(a, d), p = squeeze(p, d);
-    return {a, p};
-  }
-  Tensors r = pick(o, v, i, d, middle);
-  if (all) return {reshape(r[0], {})};
-  return r;
+  // Read twice: to count the numbers, and to order them.
+  if (isFloat(x.dtype())) x.reused();
+  auto [v, i] = placed(x, d, placeOfMedian(x, d, ignoreNan), x.sizes()[static_cast<size_t>(d)]);
+  if (all) return {reshape(v, {})};
+  if (!o.flag("keepdim")) v = squeeze(v, d), i = squeeze(i, d);
+  return {v, i};
 }
 
 int bisections(const Facts &facts, Expr n) {

@@ -5,6 +5,7 @@
 #include "ir/loops/build.h"
 #include "ir/tile/build.h"
 #include "lower/plan_to_tile/blocks.h"
+#include "lower/plan_to_tile/scratch_code.h"
 #include "lower/plan_to_tile/sort_order.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -21,7 +22,7 @@ namespace {
 class DigitSort {
 public:
   DigitSort(KernelContext &k, const Facts &facts, const SortTiling &tiling)
-      : k_(k), node_(k.kernel.nodes[0].get<SortSpec>()), scratch_(*node_.scratch), n_(k.kernel.rRanges[0]), row_(k, Frame{}),
+      : k_(k), code_(k), node_(k.kernel.nodes[0].get<SortSpec>()), scratch_(*node_.scratch), n_(k.kernel.rRanges[0]), row_(k, Frame{}),
         tile_(k, Frame{tiling.tile}), method_(tiling.method) {
     row_.facts = facts;
     std::vector<Blocking> blockings;
@@ -59,19 +60,9 @@ private:
   }
 
   // ---- scratch memory
-  Val at(Emitter &e, loops::BufferId buffer, Val index) {
-    Val pointer = e.widen({k_.buffers.at(buffer)}, index.vary);
-    return {tb::addptr(k_.b, k_.loc, pointer.v, index.v), index.vary};
-  }
-  Val load(Emitter &e, loops::BufferId buffer, Val index) {
-    Val pointer = at(e, buffer, index);
-    return {tb::load(k_.b, k_.loc, pointer.v, Value(), Value(), false), pointer.vary};
-  }
-  void store(Emitter &e, loops::BufferId buffer, Val index, Val value, Val mask = {}) {
-    Val pointer = at(e, buffer, index);
-    if (mask) mask = e.widen(mask, pointer.vary);
-    tb::store(k_.b, k_.loc, pointer.v, e.widen(value, pointer.vary).v, mask.v);
-  }
+  Val at(Emitter &e, loops::BufferId buffer, Val index) { return code_.at(e, buffer, index); }
+  Val load(Emitter &e, loops::BufferId buffer, Val index) { return code_.load(e, buffer, index); }
+  void store(Emitter &e, loops::BufferId buffer, Val index, Val value, Val mask = {}) { code_.store(e, buffer, index, value, mask); }
   /// The words at a place of the row's scratch memory, in [0, 2 * length).
   Words get(Emitter &e, Val place) {
     Val index = e.binary("arith.addi", base_, place);
@@ -89,18 +80,8 @@ private:
   // ---- control
   Val add(Val a, Val b) { return row_.binary("arith.addi", a, b); }
   Val sub(Val a, Val b) { return row_.binary("arith.subi", a, b); }
-  template <typename F> void forLoop(Val from, Val to, Val step, F body) {
-    auto loop = scf::ForOp::create(k_.b, k_.loc, from.v, to.v, step.v);
-    OpBuilder::InsertionGuard guard(k_.b);
-    k_.b.setInsertionPointToStart(loop.getBody());
-    body(Val{loop.getInductionVar()});
-  }
-  template <typename F> void ifTrue(Val condition, F body) {
-    auto branch = scf::IfOp::create(k_.b, k_.loc, condition.v, false);
-    OpBuilder::InsertionGuard guard(k_.b);
-    k_.b.setInsertionPointToStart(branch.thenBlock());
-    body();
-  }
+  template <typename F> void forLoop(Val from, Val to, Val step, F body) { code_.forLoop(from, to, step, body); }
+  template <typename F> void ifTrue(Val condition, F body) { code_.ifTrue(condition, body); }
   /// body(e, mask, start) for tiles of the places in [0, end); e.env has r0, the mask may be empty.
   void forTiles(Expr end, const std::function<void(Emitter &, Val mask, Val start)> &body) {
     const int64_t size = tile_.frame.tile[0];
@@ -301,6 +282,7 @@ private:
   }
 
   KernelContext &k_;
+  ScratchCode code_;
   const SortSpec &node_;
   const SortScratch &scratch_;
   const Expr n_; // of a row

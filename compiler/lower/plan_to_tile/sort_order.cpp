@@ -126,13 +126,34 @@ Val positionOf(Emitter &e, const SortSpec &node, Val place, std::vector<Val> &me
                 DType::U32);
 }
 
-void storeSorted(Emitter &out, const SortSpec &node, Val key, Val position, DType positionType) {
-  Val taken = node.take.valid() ? out.compare("lt", out.env[Symbol::inner(0)], out.index(node.take)) : Val();
+namespace {
+
+/// Stores what stands at the places that the mask (empty: all) lets through.
+void storeAtPlaces(Emitter &out, const SortSpec &node, Val key, Val position, DType positionType, Val mask) {
   for (const loops::Store &s : node.stores) {
     if (!out.k.buffers.count(s.buffer)) continue; // a result that nobody reads has no memory
     DType want = out.k.plan.program.buffer(s.buffer).dtype;
-    out.store(s, s.value == 0 ? out.cast(key, sortKeyType(node), want) : out.cast(position, positionType, want), taken);
+    out.store(s, s.value == 0 ? out.cast(key, sortKeyType(node), want) : out.cast(position, positionType, want), mask);
   }
+}
+
+} // namespace
+
+void storeSorted(Emitter &out, const SortSpec &node, Val key, Val position, DType positionType) {
+  const Val place = out.env[Symbol::inner(0)];
+  if (node.place < 0)
+    return storeAtPlaces(out, node, key, position, positionType, node.take.valid() ? out.compare("lt", place, out.index(node.take)) : Val());
+  std::vector<Val> memo;
+  const Val wanted = out.toIndex(out.value(node.body, node.place, memo), DType::I64);
+  Emitter first = out;
+  first.forgetIndices();
+  first.blocked.erase(Symbol::inner(0));
+  first.env[Symbol::inner(0)] = out.intConst(0);
+  storeAtPlaces(first, node, key, position, positionType, out.compare("eq", place, wanted));
+}
+
+void storeSelected(Emitter &out, const SortSpec &node, Val key, Val position, DType positionType) {
+  storeAtPlaces(out, node, key, position, positionType, {});
 }
 
 } // namespace neso

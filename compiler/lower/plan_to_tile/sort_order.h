@@ -24,6 +24,8 @@ public:
   /// Positions are below `length`; fewer than 2^31.
   SortWords(Emitter &e, const loops::SortSpec &node, int64_t length);
   std::vector<Val> pack(Val key, Val position) const;
+  /// The order of the key alone, as `type`, U32 or U64: equal keys have equal numbers.
+  Val order(Val key, DType type) const { return e_.cast(ordered(key).bits, ordered_, type); }
   /// What stands behind every element.
   std::vector<Val> last() const;
   /// In the key's own type.
@@ -56,5 +58,7 @@ inline DType indexTypeOf(const KernelContext &k) { return k.indexType.isInteger(
 Val positionOf(Emitter &e, const loops::SortSpec &node, Val place, std::vector<Val> &memo);
 /// Stores what the node asks for, and no more than it takes, at the places that out.env has for r0.
 void storeSorted(Emitter &out, const loops::SortSpec &node, Val key, Val position, DType positionType);
+/// Of a node with a place: what stands there; out.env has r0 = 0.
+void storeSelected(Emitter &out, const loops::SortSpec &node, Val key, Val position, DType positionType);
 
 } // namespace neso

@@ -202,7 +202,8 @@ void emitTileSort(KernelContext &k, const Facts &facts, const SortTiling &tiling
   case SortTiling::Method::Ranks: return sortByRank(k, facts, tiling);
   case SortTiling::Method::Heap:
   case SortTiling::Method::Insertion:
-  case SortTiling::Method::Digits: NESO_UNREACHABLE("a sort in scratch memory by a program of many threads");
+  case SortTiling::Method::Digits:
+  case SortTiling::Method::Select: NESO_UNREACHABLE("a sort in scratch memory by a program of many threads");
   }
 }
 

@@ -18,6 +18,11 @@ void giveSortsScratch(Program &program) {
     DType key = sort->body.ops[static_cast<size_t>(sort->key)].dtype;
     if (isFloat(key) && itemSize(key) == 1) key = DType::F32;
     SortScratch s;
+    if (sort->place >= 0) {
+      s.words = addTemp(program, n.name + "_words", itemSize(key) == 8 ? DType::U64 : DType::U32, rows * length * 2);
+      sort->scratch = s;
+      continue;
+    }
     s.words = addTemp(program, n.name + "_words", DType::U64, rows * length * 2);
     if (itemSize(key) == 8) s.positions = addTemp(program, n.name + "_positions", DType::U32, rows * length * 2);
     s.counts = addTemp(program, n.name + "_counts", DType::U32,

@@ -64,6 +64,10 @@ private:
       SortSpec merge;
       merge.descending = sort.descending;
       merge.run = run;
+      if (level == 0 && sort.place >= 0) {
+        merge.body = sort.body, merge.place = sort.place;
+        pruneBody(merge.body, {&merge.place});
+      }
       const Expr at = last ? rowIndex * row + r : rowIndex * row + segment * (run * 2) + r;
       merge.key = appendLoad(merge.body, from.keys, key, at);
       merge.position = appendLoad(merge.body, from.positions, DType::I32, at);
@@ -101,17 +105,20 @@ private:
   }
 
   /// The keys of n's rows, one row behind another: what it sorts is computed once, not in every pass.
-  BufferId keysOf(const Node &n, const SortSpec &sort, DType key) {
+  BufferId keysOf(const Node &n, const SortSpec &sort, DType type) {
     Node compute;
     compute.id = NodeId(nextId_++);
     compute.name = n.name + "_keys";
     compute.origins = n.origins;
     compute.ranges = n.ranges;
     compute.ranges.push_back(n.reduceRanges[0]);
-    compute.spec = PointwiseSpec{sort.body, {}};
+    Body body = sort.body;
+    ValueIdx key = sort.key;
+    pruneBody(body, {&key});
+    compute.spec = PointwiseSpec{std::move(body), {}};
     mapExprs(compute, [&](Expr e) { return substitute(e, {{Symbol::inner(0), Symbol::index(n.ranges.size())}}); });
-    const BufferId keys = addTemp(program_, n.name + "_keys", key, product(compute.ranges));
-    compute.get<PointwiseSpec>().stores = {{keys, rowMajorIndex(compute.ranges), sort.key}};
+    const BufferId keys = addTemp(program_, n.name + "_keys", type, product(compute.ranges));
+    compute.get<PointwiseSpec>().stores = {{keys, rowMajorIndex(compute.ranges), key}};
     out_.push_back(std::move(compute));
     return keys;
   }

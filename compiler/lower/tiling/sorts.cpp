@@ -23,6 +23,8 @@ constexpr int64_t kRanked = 64, kCompared = 64, kRankedPerThread = 16;
 constexpr int64_t kInsertion = 48;
 /// Elements that are packed and unpacked at once.
 constexpr int64_t kPacked = 64;
+/// Words that a selection looks at together: four vectors of AVX-512.
+constexpr int64_t kSelectedBytes = 256;
 /// A heap keeps the first elements where they are at most one of so many, or so few that any row is longer.
 constexpr int64_t kHeapShare = 8, kSmallHeap = 64;
 /// What a step down a heap takes, in what an element takes that is sorted by digits: 15 ns to 9.5 ns.
@@ -75,6 +77,7 @@ Rule ruleOf(SortTiling::Method method) {
   case SortTiling::Method::Heap: return Rule::SortHeap;
   case SortTiling::Method::Insertion: return Rule::SortInsertion;
   case SortTiling::Method::Digits: return Rule::SortDigits;
+  case SortTiling::Method::Select: return Rule::SortSelect;
   }
   return Rule::SortDigits;
 }
@@ -84,6 +87,10 @@ SortTiling methodFor(const Facts &facts, const plan::Kernel &kernel, const TileT
   const auto &node = kernel.nodes[0].get<SortSpec>();
   const Expr length = kernel.rRanges[0];
   const int64_t longest = upperBound(facts, length, INT64_MAX);
+  if (!target.threadBlocks && node.place >= 0) {
+    const DType key = node.body.ops[static_cast<size_t>(node.key)].dtype;
+    return {Method::Select, {partOf(facts, length, kSelectedBytes / (itemSize(key) == 8 ? 8 : 4))}};
+  }
   if (!target.threadBlocks) {
     const Method method = takesFew(node, length) ? Method::Heap : longest <= kInsertion ? Method::Insertion : Method::Digits;
     return {method, {partOf(facts, length, kPacked)}};

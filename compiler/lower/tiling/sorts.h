@@ -3,7 +3,7 @@
 //     rows of up to 8192 elements, for blocks of threads      Rows: a program sorts whole rows in its registers
 //     runs of longer ones (loops::SortSpec::run)              Merge: a program merges one tile of two runs
 //     rows without a bound                                    Ranks: of each element, how many stand before it
-//     for programs of one thread                              Heap, Insertion or Digits, in scratch memory
+//     for programs of one thread                              Heap, Insertion, Digits or Select, in scratch memory
 #pragma once
 #include <vector>
 
@@ -19,6 +19,7 @@ struct SortTiling {
     Heap,      // the first elements are kept in a heap; tile as for Digits
     Insertion, // of short rows
     Digits,    // tile [elements that are packed into words at once]
+    Select,    // of one place; tile [words that are looked at together]
   };
   Method method = Method::Digits;
   /// Powers of two.

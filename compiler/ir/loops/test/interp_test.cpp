@@ -228,6 +228,28 @@ TEST(Interp, ASortTakesTheFirstOnly) {
   EXPECT_FALSE(verify(m.p)) << "only a sort with positions merges runs";
 }
 
+TEST(Interp, ASortStoresThePlaceThatARowNames) {
+  Maker m;
+  BufferId x = m.input("x", DType::F32, {2, 5}), at = m.input("at", DType::I64, {2}), value = m.temp("value", DType::F32, 2),
+           position = m.temp("position", DType::I64, 2);
+  SortSpec &n = m.node<SortSpec>({2}, {5});
+  n.key = load(n.body, m.p, x, i(0) * Expr(5) + r(0)), n.place = load(n.body, m.p, at, i(0)), n.take = 1;
+  n.stores = {storeOf(value, i(0) + r(0), 0), storeOf(position, i(0) + r(0), 1)};
+  m.output(value, {2}), m.output(position, {2});
+  ASSERT_TRUE(verify(m.p)) << verify(m.p).error().str();
+  std::vector<float> d = {1, 3, 5, 3, 2, 9, 8, 7, 6, 5};
+  std::vector<int64_t> places = {3, 1};
+  std::vector<HostValue> in = {HostValue::tensor(DType::F32, {2, 5}, d.data()), HostValue::tensor(DType::I64, {2}, places.data())};
+  auto out = Interpreter(m.p).run(in);
+  ASSERT_TRUE(out) << out.error().str();
+  EXPECT_EQ(values<float>((*out)[0]), (std::vector<float>{3, 6})); // torch.sort(x, stable=True)[0][[0, 1], [3, 1]]
+  EXPECT_EQ(values<int64_t>((*out)[1]), (std::vector<int64_t>{3, 3}));
+  n.place = load(n.body, m.p, at, r(0));
+  EXPECT_FALSE(verify(m.p)) << "a place that differs along the row";
+  n.place = load(n.body, m.p, at, i(0)), n.take = 2;
+  EXPECT_FALSE(verify(m.p)) << "a place of several results";
+}
+
 /// Sums of x[first[i], last[i]).
 struct SegmentSums {
   Maker m;
