@@ -333,8 +333,36 @@ struct Cholesky {
 };
 } // namespace
 
-/// Column by column, from the right of it on. What is not reached yet stays whole, both triangles: a row of it is the column, and
-/// lies side by side in memory.
+/// Columns that are factored together, before what lies behind them is reduced by one product: a row of them is a vector.
+constexpr int64_t kFactoredColumns = 16;
+
+/// The first `width` columns of L from those of a, [..., m, width], in steps of a column each. What is not reached yet stays whole, both
+/// triangles: a row of it is the column, and lies side by side in memory. Appends the pivots.
+static Tensor choleskyColumns(const Tensor &a0, int64_t width, Tensors &pivots) {
+  Lowering &ctx = a0.ctx();
+  Tensor a = a0;
+  const int64_t m = rowsOf(a);
+  for (int64_t j = 0; j < width; ++j) {
+    const Tensor old = a;
+    // Diagonals are real: what stands beside it is not read.
+    pivots.push_back(unsqueeze(select(select(old.real(), -1, j), -1, j), old.rank() - 2));
+    const Step step(ctx, j);
+    a = numberMatrixOf(ctx, a.dtype(), batchOf(a), m, width, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+      const Expr at = step.index(b, width);
+      // One division for all of them, as LAPACK's potf2 has it.
+      const Val root = un(OpKind::Sqrt, elementOf(b, old.real(), i, at, at)), part = num(root, 1) / root;
+      const Complex here = numberOf(b, old, i, r, c), column = numberOf(b, old, i, r, at) * part, row = numberOf(b, old, i, at, c) * part;
+      const Complex rest = here - column * row;
+      const Complex below = where(step.is(OpKind::Eq, b, r), Complex{root, {}}, column);
+      const Complex open = where(step.is(OpKind::Eq, b, c), below, where(step.is(OpKind::Eq, b, r), Complex{num(here.re, 0), {}}, rest));
+      return where(step.is(OpKind::Ge, b, c) && step.is(OpKind::Ge, b, r), open, here);
+    });
+  }
+  return a;
+}
+
+/// A few columns at a time, from the right of them on: of the rest of the matrix the product of what stands below them with itself is taken
+/// away, as LAPACK's potrf does it.
 static Cholesky choleskyOf(const Tensor &a0, bool upper) {
   const Tensor given = upper ? transpose(conjugateOf(a0), -2, -1) : a0;
   given.realize();
@@ -343,25 +371,27 @@ static Cholesky choleskyOf(const Tensor &a0, bool upper) {
   Tensor a = numberMatrixOf(ctx, given.dtype(), batchOf(given), n, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
     return where(b.compare(OpKind::Ge, r, c), numberOf(b, given, i, r, c), conjugate(numberOf(b, given, i, c, r)));
   });
-  Tensors pivots;
-  for (int64_t j = 0; j < n; ++j) {
-    const Tensor old = a;
-    // Diagonals are real: what stands beside it is not read.
-    pivots.push_back(unsqueeze(select(select(old.real(), -1, j), -1, j), old.rank() - 2));
-    const Step step(ctx, j);
-    a = numberMatrixOf(ctx, a.dtype(), batchOf(a), n, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-      const Expr at = step.index(b, n);
-      const Val pivot = elementOf(b, old.real(), i, at, at), root = un(OpKind::Sqrt, pivot);
-      const Complex here = numberOf(b, old, i, r, c), column = numberOf(b, old, i, r, at), row = numberOf(b, old, i, at, c);
-      const Complex rest = here - column / pivot * row;
-      const Complex below = where(step.is(OpKind::Eq, b, r), Complex{root, {}}, column / root);
-      const Complex open = where(step.is(OpKind::Eq, b, c), below, where(step.is(OpKind::Eq, b, r), Complex{num(here.re, 0), {}}, rest));
-      return where(step.is(OpKind::Ge, b, c) && step.is(OpKind::Ge, b, r), open, here);
-    });
+  if (n == 0) return {a, fullInt(ctx, batchOf(a), DType::I32, 0)};
+  Tensors pivots, columns;
+  for (int64_t first = 0; first < n; first += kFactoredColumns) {
+    const int64_t width = std::min(kFactoredColumns, n - first), rest = n - first - width;
+    const Tensor part = choleskyColumns(slice(a, -1, 0, width), width, pivots);
+    columns.push_back(part);
+    if (rest == 0) break;
+    const Tensor below = slice(part, -2, width, rest);
+    a = sub(slice(slice(a, -2, width, rest), -1, width, rest), matmul(below, transpose(conjugateOf(below), -2, -1))).realize();
   }
-  Tensor info = n == 0 ? fullInt(a.ctx(), batchOf(a), DType::I32, 0)
-                       : firstBad(concat(pivots, pivots[0].rank() - 1), [](Val v) { return !(v > 0.0); });
-  return {upper ? transpose(conjugateOf(a), -2, -1) : a, info};
+  // Above the first row of a part stand zeros.
+  Tensors whole;
+  for (const Tensor &part : columns) {
+    Sizes before(static_cast<size_t>(part.rank()), Expr(0)), after = before;
+    before[before.size() - 2] = n - rowsOf(part);
+    auto lowered = [&](const Tensor &x) { return pad(x, before, after, 0); };
+    whole.push_back(part.isComplex() ? Tensor::complex(lowered(part.real()), lowered(part.imag()), part.dtype()) : lowered(part));
+  }
+  const Tensor l = whole.size() == 1 ? whole[0] : concat(whole, whole[0].rank() - 1);
+  const Tensor info = firstBad(concat(pivots, pivots[0].rank() - 1), [](Val v) { return !(v > 0.0); });
+  return {upper ? transpose(conjugateOf(l), -2, -1) : l, info};
 }
 
 static Tensor choleskySolve(const Tensor &b, const Tensor &factor, bool upper) {
