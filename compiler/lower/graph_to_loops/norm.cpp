@@ -31,8 +31,12 @@ static Tensor normalize(const Tensor &x, const Tensor &mean, const Tensor &rstd,
 
 static Tensor rstdOf(const Tensor &m2, Expr count, double eps) {
   Tensor xs[] = {m2, exprAs(m2.ctx(), count, m2.dtype())};
-  return pointwise(xs, m2.dtype(), m2.dtype(),
-                   [eps](std::span<const Val> v) { return un(OpKind::Rsqrt, v[0] / v[1] + eps); });
+  // Of a size that is known at run time only there is one division for all rows. A mean is divided in each: of equal numbers it must be
+  // that number, while here one rounding more changes nothing.
+  const bool fixed = count.isConst();
+  return pointwise(xs, m2.dtype(), m2.dtype(), [eps, fixed](std::span<const Val> v) {
+    return un(OpKind::Rsqrt, (fixed ? v[0] / v[1] : v[0] * (num(v[1], 1) / v[1])) + eps);
+  });
 }
 
 static Tensor rstdOfVar(const Tensor &var, double eps) {
