@@ -68,6 +68,21 @@ class Parts(torch.nn.Module):
         return torch.bmm(q * k + v, self.batch) + F.linear(x, self.qkv[:33].t().contiguous().t()).sum()
 
 
+class Siblings(torch.nn.Module):
+    """Matrices that multiply one operand, which may become one: rows of either order, biases, filters."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v = (torch.nn.Linear(24, n) for n in (32, 16, 16))
+        self.a, self.b = (torch.nn.Parameter(torch.randn(24, n) / 5) for n in (12, 20))
+        self.c, self.d = (torch.nn.Conv2d(24, n, 3, padding=1) for n in (8, 16))
+
+    def forward(self, x):
+        products = [self.q(x), self.k(x), self.v(x), x @ self.a, x @ self.b]
+        filtered = [f(x.reshape(1, -1, 3, 3)) for f in (self.c, self.d)]
+        return torch.cat([y.softmax(-1).flatten() for y in products] + [F.max_pool2d(y, 2).softmax(1).flatten() for y in filtered])
+
+
 class Counter(torch.nn.Module):
     """A buffer that runs change, beside weights."""
 
@@ -88,6 +103,7 @@ CASES = {
     "tied": (Tied, lambda: torch.randint(0, 50, (4, 6))),
     "parts": (Parts, lambda: torch.randn(3, 10, 32)),
     "counter": (Counter, lambda: torch.randn(7)),
+    "siblings": (Siblings, lambda: torch.randn(9, 24)),
 }
 
 

@@ -70,4 +70,7 @@ struct MachineSheet {
   double elementsPerCycle = 0, productsPerCycle = 0, bytesPerCycle = 0, tripCycles = 0, startCycles = 0;
 };
 
+/// Microseconds of `tiles` programs in a measured block, of depth `k`.
+double blockTime(const MachineSheet &machine, const ProductBlock &block, int64_t tiles, int64_t k);
+
 } // namespace neso

@@ -278,6 +278,7 @@ private:
     schedule::ScheduleOptions options = targets_.scheduleOptions();
     options.fuseUserKernels = settings_.fuseUserKernels;
     if (!settings_.pack) options.packedBytes = 0;
+    options.split.siblings = settings_.join.value_or(options.split.siblings);
     return options;
   }
 

@@ -6,6 +6,7 @@
 
 #include "base/diagnostics/common.h"
 #include "base/diagnostics/loops.h"
+#include "ir/loops/order.h"
 
 namespace neso {
 
@@ -36,9 +37,30 @@ static Status take(Weight &weight, const std::string &name, const graph::Model *
   return Status::ok();
 }
 
+/// A constant that was made of the model's tensors, and says how, is made of them once more.
+static Status makeOf(loops::Constant &c, const graph::Model &source, const std::string &path) {
+  const int64_t item = itemSize(c.dtype), elements = c.orders.empty() ? c.bytes / item : c.sourceElements;
+  std::vector<uint8_t> bytes(static_cast<size_t>(elements * item));
+  for (const loops::Constant::ModelTensor &t : c.tensors) {
+    const auto weight = std::find_if(source.weights.begin(), source.weights.end(), [&](const graph::Weight &w) { return w.fqn == t.fqn; });
+    const bool same = weight != source.weights.end() && weight->type.dtype == c.dtype &&
+                      std::equal(t.sizes.begin(), t.sizes.end(), weight->type.sizes.begin(), weight->type.sizes.end(),
+                                 [](int64_t size, Expr own) { return own.isConst(size); });
+    if (!same) return fail(diag::TextNotOfModel, {}, path, source.name, fmt::format("it has no weight '{}' of such sizes", t.fqn));
+    // As a piece of an order: its elements where they lie in the model, and where they lie here.
+    loops::ElementOrder::Piece piece{t.sizes, t.strides, {}, t.offset, weight->type.offset.constValue()};
+    for (Expr stride : weight->type.strides) piece.fromStrides.push_back(stride.constValue());
+    loops::copyElements(piece, item, source.storages[static_cast<size_t>(weight->storage)].data, bytes.data());
+  }
+  loops::makeOf(c, std::move(bytes));
+  return Status::ok();
+}
+
 Status takeWeights(loops::Program &program, const graph::Model *source, const std::string &path) {
-  for (loops::Constant &c : program.constants)
-    if (Status s = take(c, c.fqn, source, path); !s) return s;
+  for (loops::Constant &c : program.constants) {
+    const bool made = source && !c.data && c.bytes > 0 && c.fileOffset < 0 && !c.tensors.empty() && c.foldedFrom.empty();
+    if (Status s = made ? makeOf(c, *source, path) : take(c, c.fqn, source, path); !s) return s;
+  }
   return Status::ok();
 }
 

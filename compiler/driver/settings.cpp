@@ -13,11 +13,13 @@ constexpr std::pair<std::string_view, tile::F32Products> kF32Products[] = {
 };
 constexpr std::pair<std::string_view, TileTarget::Library> kLibrary[] = {
     {"auto", TileTarget::Library::Auto}, {"always", TileTarget::Library::Always}, {"never", TileTarget::Library::Never}};
+constexpr std::pair<std::string_view, schedule::Siblings> kJoin[] = {
+    {"auto", schedule::Siblings::WherePays}, {"always", schedule::Siblings::Together}, {"never", schedule::Siblings::Apart}};
 constexpr std::pair<std::string_view, BoxForms> kBoxForms[] = {{"auto", BoxForms::Faster}, {"always", BoxForms::All}, {"never", BoxForms::None}};
 
 std::string known() {
   return "assembler=PATH or none, f32-products=" + choice(kF32Products) + ", library=" + choice(kLibrary) +
-         ", fuse-user-kernels=on or off, pack=on or off, boxes=" + choice(kBoxForms) + ", int4-packing=" + choice(graph::kInt4Packings);
+         ", fuse-user-kernels=on or off, pack=on or off, join=" + choice(kJoin) + ", boxes=" + choice(kBoxForms) + ", int4-packing=" + choice(graph::kInt4Packings);
 }
 
 /// Kinds of targets whose programs are run by blocks of threads: most options are about those.
@@ -53,6 +55,10 @@ Result<Settings> parseSettings(const std::vector<std::pair<std::string, std::str
     } else if (key == "pack") {
       good = value == "on" || value == "off";
       out.pack = value == "on";
+    } else if (key == "join") {
+      // What a machine has no rates for does not pay there.
+      good = (out.join = named(kJoin, value)).has_value(), ofBlocks = false;
+      if (value == "auto") out.join.reset();
     } else if (key == "boxes") {
       good = parseBoxForms(value).has_value();
       out.boxes = parseBoxForms(value).value_or(out.boxes);

@@ -8,6 +8,7 @@
 #include "base/diagnostics.h"
 #include "driver/target.h"
 #include "ir/graph/graph.h"
+#include "lower/schedule/schedule.h"
 
 namespace neso {
 
@@ -17,6 +18,7 @@ struct Settings {
   std::optional<tile::F32Products> f32Products; // how tensor cores compute products of f32
   std::optional<TileTarget::Library> library;   // when products are left to cuBLASLt
   bool fuseUserKernels = true;                  // pointwise neighbours of the user's kernels become part of them
+  std::optional<schedule::Siblings> join;       // when products that share an operand become one
   bool pack = true;                             // small kernels that do not need each other share a launch on a GPU
   BoxForms boxes = BoxForms::Faster;            // products whose tiles a GPU copies itself
   graph::Int4Packing int4Packing = graph::Int4Packing::Unknown; // in place of what the model says

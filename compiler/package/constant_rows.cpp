@@ -32,22 +32,28 @@ bool ConstantRows::isMutated(const loops::Constant &c) const {
   });
 }
 
-/// Whether one tensor of the model is all that the constant's bytes were made of.
-bool ConstantRows::isOneTensor(const loops::Constant &c) {
+/// Whether tensors of the model, one behind the other, are all that the constant's bytes were made of.
+bool ConstantRows::isOfTensors(const loops::Constant &c) {
   if (!c.foldedFrom.empty()) return false;
   const int64_t elements = c.orders.empty() ? c.bytes / itemSize(c.dtype) : c.sourceElements;
-  return std::any_of(c.tensors.begin(), c.tensors.end(), [&](const loops::Constant::ModelTensor &t) {
+  // Where those end that begin at an element.
+  std::map<int64_t, int64_t> ends;
+  for (const loops::Constant::ModelTensor &t : c.tensors) {
     int64_t dense = 1;
-    for (size_t d = t.sizes.size(); d-- > 0; dense *= t.sizes[d])
-      if (t.sizes[d] != 1 && t.strides[d] != dense) return false;
-    return !t.fqn.empty() && t.offset == 0 && dense == elements;
-  });
+    bool inRow = !t.fqn.empty();
+    for (size_t d = t.sizes.size(); d-- > 0; dense *= t.sizes[d]) inRow &= t.sizes[d] == 1 || t.strides[d] == dense;
+    if (inRow) ends[t.offset] = std::max(ends[t.offset], t.offset + dense);
+  }
+  int64_t end = 0;
+  for (auto [begin, behind] : ends)
+    if (begin <= end) end = std::max(end, behind);
+  return end == elements;
 }
 
 /// The member that holds the constant's bytes; nullptr: the caller of the runtime gives them.
 const std::string *ConstantRows::memberOf(const loops::Constant &c, bool mutated) {
   const WeightPlace::Kind place = contents_.weights.kind;
-  if (place == WeightPlace::None && !mutated && c.bytes > 0 && isOneTensor(c)) return nullptr;
+  if (place == WeightPlace::None && !mutated && c.bytes > 0 && isOfTensors(c)) return nullptr;
   const bool beside = place == WeightPlace::File && !mutated && !c.fqn.empty() && c.bytes > 0;
   auto [it, added] = memberOf_.try_emplace({c.data, c.bytes, beside}, nullptr);
   if (!added) return it->second;

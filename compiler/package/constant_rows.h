@@ -20,7 +20,7 @@ public:
 
 private:
   bool isMutated(const loops::Constant &c) const;
-  static bool isOneTensor(const loops::Constant &c);
+  static bool isOfTensors(const loops::Constant &c);
   const std::string *memberOf(const loops::Constant &c, bool mutated);
   flatbuffers::Offset<fbs::ElementOrder> order(const loops::ElementOrder &order);
   flatbuffers::Offset<fbs::Constant> constant(size_t number, const loops::Constant &c);

@@ -28,6 +28,7 @@ protected:
   void compile(const std::string &name, const std::string &output, WeightPlace weights, const char *arch = "x86-64-v3") {
     CompileOptions options;
     options.archs = {arch};
+    options.options = {{"join", "always"}};
     options.output = at(output), options.weights = std::move(weights);
     options.updatable = options.weights.kind == WeightPlace::None;
     DiagnosticSink sink;
@@ -105,7 +106,7 @@ TEST_P(WeightFiles, OfTheCallerAreAskedForByName) {
   EXPECT_EQ(compare(out, tensors.at("output/0"), {1e-5, 1e-4}), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, WeightFiles, testing::Values("mlp", "conv_norm", "tied", "parts"),
+INSTANTIATE_TEST_SUITE_P(Models, WeightFiles, testing::Values("mlp", "conv_norm", "tied", "parts", "siblings"),
                          [](const auto &p) { return std::string(p.param); });
 
 class SharedWeights : public WeightFiles {};

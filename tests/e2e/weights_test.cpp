@@ -24,6 +24,8 @@ protected:
     ASSERT_TRUE(readSafetensors(file, &tensors, &error)) << error;
     CompileOptions options;
     options.updatable = updatable;
+    // Also where it does not pay: what becomes of the weights is the question here.
+    options.options = {{"join", "always"}};
     DiagnosticSink sink;
     Result<Compilation> c = compileModel(path + ".pt2", options, sink);
     ASSERT_TRUE(c) << c.error().str();
@@ -82,7 +84,8 @@ TEST_P(UpdatedModel, ComputesWithItsNewWeights) {
 INSTANTIATE_TEST_SUITE_P(Weights, UpdatedModel,
                          testing::Values(Case{"mlp", {1e-5, 1e-5}}, Case{"mlp_bf16", {2e-2, 1e-2}},
                                          Case{"conv_norm", {1e-5, 2e-5}}, Case{"tied", {1e-5, 1e-5}},
-                                         Case{"parts", {1e-5, 1e-4}}, Case{"counter", {1e-6, 1e-6}}),
+                                         Case{"parts", {1e-5, 1e-4}}, Case{"counter", {1e-6, 1e-6}},
+                                         Case{"siblings", {1e-5, 1e-5}}),
                          [](const testing::TestParamInfo<Case> &p) { return p.param.name; });
 
 TEST_F(Updated, WhatWasFoldedIsRefusedByName) {

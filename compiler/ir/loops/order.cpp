@@ -4,6 +4,8 @@
 #include <cstring>
 #include <memory>
 
+#include "base/fault.h"
+
 namespace neso::loops {
 
 namespace {
@@ -74,16 +76,20 @@ struct Wide {
 };
 
 void copyAll(const ElementOrder &order, int64_t item, const uint8_t *from, uint8_t *to) {
-  for (const ElementOrder::Piece &piece : order.pieces) switch (item) {
-    case 1: copyPiece<uint8_t>(piece, from, to); break;
-    case 2: copyPiece<uint16_t>(piece, from, to); break;
-    case 4: copyPiece<uint32_t>(piece, from, to); break;
-    case 8: copyPiece<uint64_t>(piece, from, to); break;
-    default: copyPiece<Wide>(piece, from, to); break;
-    }
+  for (const ElementOrder::Piece &piece : order.pieces) copyElements(piece, item, from, to);
 }
 
 } // namespace
+
+void copyElements(const ElementOrder::Piece &piece, int64_t itemBytes, const uint8_t *from, uint8_t *to) {
+  switch (itemBytes) {
+  case 1: return copyPiece<uint8_t>(piece, from, to);
+  case 2: return copyPiece<uint16_t>(piece, from, to);
+  case 4: return copyPiece<uint32_t>(piece, from, to);
+  case 8: return copyPiece<uint64_t>(piece, from, to);
+  default: return copyPiece<Wide>(piece, from, to);
+  }
+}
 
 Axis plainAxis(const std::vector<int64_t> &offsets, int64_t stride) {
   Axis axis;
@@ -147,6 +153,72 @@ void reorder(Constant &c, const ElementOrder &order, DType dtype) {
     c.tensors.clear(), c.orders.clear();
   }
   c.data = bytes->data(), c.bytes = static_cast<int64_t>(bytes->size()), c.fileOffset = -1, c.owner = bytes;
+}
+
+void makeOf(Constant &c, std::vector<uint8_t> source) {
+  auto bytes = std::make_shared<std::vector<uint8_t>>(std::move(source));
+  for (const ElementOrder &order : c.orders) {
+    auto next = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>(order.elements * itemSize(c.dtype)), uint8_t{0});
+    copyAll(order, itemSize(c.dtype), bytes->data(), next->data());
+    bytes = std::move(next);
+  }
+  NESO_CHECK(static_cast<int64_t>(bytes->size()) == c.bytes, "a constant is as large as its orders make it");
+  c.data = bytes->data(), c.owner = bytes;
+}
+
+std::optional<Constant> sideBySide(std::span<const RowsOf> parts) {
+  const Constant &first = *parts[0].constant;
+  const int64_t item = itemSize(first.dtype), rows = first.bytes / item / std::max<int64_t>(parts[0].width, 1);
+  Constant out;
+  out.fqn = first.fqn, out.dtype = first.dtype, out.isBuffer = first.isBuffer;
+  int64_t width = 0, elements = 0, source = 0;
+  size_t levels = 0;
+  for (const RowsOf &part : parts) {
+    const Constant &c = *part.constant;
+    NESO_CHECK(c.dtype == out.dtype && c.bytes == rows * part.width * item, "constants side by side have as many rows");
+    for (Constant::ModelTensor t : c.tensors) t.offset += source, out.tensors.push_back(std::move(t));
+    out.foldedFrom.insert(out.foldedFrom.end(), c.foldedFrom.begin(), c.foldedFrom.end());
+    width += part.width, elements += c.bytes / item, source += c.orders.empty() ? c.bytes / item : c.sourceElements;
+    levels = std::max(levels, c.orders.size());
+  }
+  // One after the other, each in its own order.
+  for (size_t level = 0; level < levels; ++level) {
+    ElementOrder order;
+    int64_t from = 0;
+    for (const RowsOf &part : parts) {
+      const Constant &c = *part.constant;
+      const int64_t before = c.orders.empty() ? c.bytes / item : level == 0 ? c.sourceElements : c.orders[std::min(level, c.orders.size()) - 1].elements;
+      if (level < c.orders.size()) {
+        for (ElementOrder::Piece piece : c.orders[level].pieces)
+          piece.to += order.elements, piece.from += from, order.pieces.push_back(std::move(piece));
+        order.elements += c.orders[level].elements;
+      } else {
+        order.pieces.push_back({{before}, {1}, {1}, order.elements, from});
+        order.elements += before;
+      }
+      from += before;
+    }
+    out.orders.push_back(std::move(order));
+  }
+  ElementOrder beside{elements, {}};
+  int64_t at = 0, from = 0;
+  for (const RowsOf &part : parts) {
+    beside.pieces.push_back({{rows, part.width}, {width, 1}, {part.width, 1}, at, from});
+    at += part.width, from += rows * part.width;
+  }
+  auto bytes = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>(elements * item));
+  at = 0;
+  for (const RowsOf &part : parts) {
+    for (int64_t row = 0; row < rows; ++row)
+      std::memcpy(bytes->data() + (row * width + at) * item, part.constant->data + row * part.width * item, static_cast<size_t>(part.width * item));
+    at += part.width;
+  }
+  if (rows > 1) out.orders.push_back(std::move(beside));
+  for (const ElementOrder &order : out.orders)
+    if (order.pieces.size() > kMostPieces) return std::nullopt;
+  if (!out.orders.empty()) out.sourceElements = source;
+  out.data = bytes->data(), out.bytes = static_cast<int64_t>(bytes->size()), out.owner = bytes;
+  return out;
 }
 
 void reorderFourBits(Constant &c, const ElementOrder &order) {

@@ -8,6 +8,8 @@
 //     has two pieces: one full block of 64 columns and one of 36; the rest of the second block is zero.
 #pragma once
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "ir/loops/loops.h"
@@ -37,5 +39,21 @@ void reorder(Constant &c, const ElementOrder &order, DType dtype);
 
 /// The same for numbers of four bits, two to a byte, the first in the low bits. Where anything moves, the model's tensors move to foldedFrom.
 void reorderFourBits(Constant &c, const ElementOrder &order);
+
+/// The piece's elements, of `itemBytes` each.
+void copyElements(const ElementOrder::Piece &piece, int64_t itemBytes, const uint8_t *from, uint8_t *to);
+
+/// The constant's bytes, made once more of those that its tensors lie in: sourceElements of them, or all where it is in no other order.
+void makeOf(Constant &c, std::vector<uint8_t> source);
+
+/// A constant as rows of `width` elements each.
+struct RowsOf {
+  const Constant *constant;
+  int64_t width;
+};
+/// Constants of one dtype and with as many rows, side by side: each row is a row of all of them, one behind the other. The model's tensors keep
+/// their names; where rows are several, or a constant was in an order already, that is said by an order. nullopt where there would be too many
+/// pieces to keep.
+std::optional<Constant> sideBySide(std::span<const RowsOf> parts);
 
 } // namespace neso::loops

@@ -12,6 +12,7 @@
 #include "lower/schedule/attach.h"
 #include "lower/schedule/fuse.h"
 #include "lower/schedule/memory.h"
+#include "lower/schedule/siblings.h"
 #include "lower/schedule/split.h"
 
 namespace neso::schedule {
@@ -64,7 +65,8 @@ void dropDead(Program &program) {
 /// Makes kernels of the nodes block by block, then a step of each, in the tree that the regions make.
 class Scheduler {
 public:
-  Scheduler(Program program, const ScheduleOptions &options) : options_(options), touches_(countTouches(program, program.nodes)) {
+  Scheduler(Program program, Remarks remarks, const ScheduleOptions &options)
+      : options_(options), remarks_(std::move(remarks)), touches_(countTouches(program, program.nodes)) {
     p_.program = std::move(program);
   }
 
@@ -114,6 +116,9 @@ private:
     std::vector<Node> regions;
     for (Group &g : formGroups(program, options_, shared)) {
       const int number = static_cast<int>(p_.kernels.size());
+      for (const GroupNode &n : g.nodes)
+        if (auto said = remarks_.find(n.node.id.value); said != remarks_.end())
+          g.decisions.insert(g.decisions.begin(), said->second.begin(), said->second.end());
       p_.kernels.push_back(finish(std::move(g), program, number));
       blocks_[block].push_back(static_cast<size_t>(number));
       if (const Node &first = p_.kernels.back().nodes[0]; first.as<RegionSpec>()) regions.push_back(first);
@@ -182,6 +187,7 @@ private:
   }
 
   const ScheduleOptions &options_;
+  const Remarks remarks_;
   plan::Plan p_;
   std::vector<int> touches_;                            // by buffer, of the whole program
   std::vector<std::vector<size_t>> blocks_;             // kernels, in a topological order near the program's; 0 is the model
@@ -193,7 +199,9 @@ private:
 Result<plan::Plan> schedule(Program program, const ScheduleOptions &options) {
   Working stage("schedule");
   dropDead(program);
-  return Scheduler(std::move(program), options).run();
+  // Products are as large as they will be before anybody asks how large they are.
+  Remarks remarks = joinSiblings(program, options.split);
+  return Scheduler(std::move(program), std::move(remarks), options).run();
 }
 
 } // namespace neso::schedule

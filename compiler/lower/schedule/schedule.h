@@ -12,6 +12,15 @@
 
 namespace neso::schedule {
 
+/// Whether products that share an operand become one.
+enum class Siblings : uint8_t {
+  Apart,
+  // Where one product takes less time by the machine's rates.
+  WherePays,
+  // Wherever it computes the same.
+  Together,
+};
+
 /// Which reductions become two kernels, in elements. A column reduction runs across rows of memory, so that
 /// neighbouring results share a program. The defaults are a CPU's.
 struct SplitRule {
@@ -26,6 +35,7 @@ struct SplitRule {
   bool deviations = false;                          // means with squared deviations are cut, too
   bool shortRuns = false;                           // a reduction along a few neighbours and across rows is one across rows at first
   bool contractions = false;                        // matrix products may be cut along k, by the machine's rates
+  Siblings siblings = Siblings::Apart;
   MachineSheet machine;
   /// Of a machine whose programs run side by side on many processors.
   static SplitRule manyProcessors(const MachineSheet &machine);

@@ -101,7 +101,7 @@ SplitRule SplitRule::manyProcessors(const MachineSheet &machine) {
   r.longestSort = 8192;
   r.sortByDigits = false;
   r.scanTile = 16384, r.fewScans = processors * 2, r.longScan = 32768;
-  r.contractions = true, r.deviations = true, r.shortRuns = true;
+  r.siblings = Siblings::WherePays, r.contractions = true, r.deviations = true, r.shortRuns = true;
   return r;
 }
 

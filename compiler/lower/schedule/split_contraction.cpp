@@ -1,9 +1,9 @@
 #include <algorithm>
 
 #include "base/rules.h"
+#include "ir/loops/access.h"
 #include "ir/loops/build.h"
-#include "ir/loops/dependences.h"
-#include "lower/schedule/access.h"
+#include "lower/schedule/product_time.h"
 #include "lower/schedule/split.h"
 
 namespace neso::schedule {
@@ -11,50 +11,6 @@ namespace neso::schedule {
 using namespace loops;
 
 namespace {
-
-/// Elements of k of one step of a program, by bytes of an operand's element.
-int64_t stepOf(int64_t itemBytes) { return itemBytes <= 2 ? 64 : 32; }
-
-struct Shape {
-  int64_t batch = 1, m = 1, n = 1, k = 1; // at usual sizes
-};
-
-Shape shapeOf(const Node &n, const ContractionSpec &c, const Facts &facts) {
-  Shape s;
-  std::set<Symbol> left = dependences(c.body, c.lhs), right = dependences(c.body, c.rhs);
-  for (size_t d = 0; d < n.ranges.size(); ++d) {
-    bool inLeft = left.count(Symbol::index(d)), inRight = right.count(Symbol::index(d));
-    (inLeft == inRight ? s.batch : inLeft ? s.m : s.n) *= usualSize(n.ranges[d], facts);
-  }
-  for (Expr e : n.reduceRanges) s.k *= usualSize(e, facts);
-  return s;
-}
-
-/// Microseconds of a product in `parts` parts of k: of small blocks, which wait in each step as long as there are few,
-/// and of the multiplications; of several parts, the second kernel with the bytes of the partial results. Which is least
-/// counts.
-double costOf(const Shape &s, int64_t parts, const MachineSheet &machine, int64_t itemBytes) {
-  const auto &rates = itemBytes <= 2 ? machine.narrow : machine.wide;
-  double steps = static_cast<double>((s.k / parts + stepOf(itemBytes) - 1) / stepOf(itemBytes));
-  double results = static_cast<double>(s.batch * s.m * s.n);
-  double latency = steps * rates.step;
-  double work = results * static_cast<double>(s.k) / (static_cast<double>(machine.processors) * rates.rate);
-  double product = std::max(latency, work);
-  if (parts == 1) return product;
-  return product + machine.secondKernel + results * static_cast<double>(parts) * 8.0 / machine.bytesPerUs;
-}
-
-/// Parts of equal length that are whole steps, and whole rows of the innermost dimension or an equal part of one; 1:
-/// better whole.
-int64_t bestParts(const Shape &s, int64_t innermost, const MachineSheet &machine, int64_t itemBytes) {
-  int64_t best = 1;
-  for (int64_t parts = 2; parts <= 64 && parts <= s.k / stepOf(itemBytes); ++parts) {
-    int64_t length = s.k / parts;
-    if (s.k % parts || length % stepOf(itemBytes) || (innermost % length && length % innermost)) continue;
-    if (costOf(s, parts, machine, itemBytes) < costOf(s, best, machine, itemBytes)) best = parts;
-  }
-  return best;
-}
 
 /// Index expressions of the reduction's dimensions, where the last range of the node has become the part: `n` gets its
 /// new ranges.
@@ -111,12 +67,10 @@ private:
     if (c.accType != DType::F32 || n.reduceRanges.empty()) return 1;
     for (Expr e : n.reduceRanges)
       if (!e.isConst() || e.constValue() <= 0) return 1;
-    Shape s = shapeOf(n, c, program_.facts);
+    const ProductShape s = shapeOf(n, c, program_.facts);
     // A vector times a matrix is a reduction.
     if (s.m < 16 || s.n < 16) return 1;
-    int64_t item = std::max(itemSize(c.body.ops[static_cast<size_t>(c.lhs)].dtype),
-                            itemSize(c.body.ops[static_cast<size_t>(c.rhs)].dtype));
-    return bestParts(s, n.reduceRanges.back().constValue(), rule_.machine, item);
+    return bestParts(s, n.reduceRanges.back().constValue(), rule_.machine);
   }
 
   Node like(const Node &n, const char *what) {

@@ -96,22 +96,13 @@ double dotCost(const TileTarget &target, const DotBlock &d, int64_t tiles, int64
   return static_cast<double>(rounds) * round(fit) + (rest ? round(rest) : 0);
 }
 
-/// Microseconds of `tiles` programs in a measured block.
-double blockCost(const MachineSheet &machine, const ProductBlock &b, int64_t tiles, int64_t k) {
-  const int64_t round = machine.processors * b.together, full = tiles / round, rest = tiles % round;
-  const double depth = static_cast<double>((k + b.k - 1) / b.k * b.k) / 1024;
-  double cost = static_cast<double>(full) * (depth * b.shared + b.start);
-  if (rest) cost += depth * (rest <= machine.processors ? b.alone : b.shared) + b.start;
-  return cost;
-}
-
 /// The machine's measured blocks for products of 16 bits, the least expensive first; none for products with too little of a dim.
 std::vector<DotBlock> measuredBlocks(const MachineSheet &machine, int64_t batch, int64_t m, int64_t n, int64_t k) {
   constexpr int64_t kLeast = 64;
   std::vector<std::pair<double, DotBlock>> byCost;
   if (std::min({m, n, k}) >= kLeast)
     for (const ProductBlock &b : machine.blocks)
-      byCost.emplace_back(blockCost(machine, b, batch * ((m + b.m - 1) / b.m) * ((n + b.n - 1) / b.n), k),
+      byCost.emplace_back(blockTime(machine, b, batch * ((m + b.m - 1) / b.m) * ((n + b.n - 1) / b.n), k),
                           DotBlock{b.m, b.n, std::min(b.k, nextPowerOfTwo(k)), b.warps, b.stages});
   std::stable_sort(byCost.begin(), byCost.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
   std::vector<DotBlock> out;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <numeric>
 
 using namespace neso;
@@ -76,4 +77,36 @@ TEST(Order, NumbersOfFourBits) {
   EXPECT_EQ((std::vector<uint8_t>{c.data, c.data + c.bytes}), (std::vector<uint8_t>{0x31, 0x75, 0, 0, 0}));
   EXPECT_TRUE(c.tensors.empty());
   EXPECT_EQ(c.foldedFrom, std::vector<std::string>{"w"});
+}
+
+TEST(Order, ConstantsSideBySideKeepTheNamesAndOrdersOfEach) {
+  std::vector<float> first, second;
+  Constant a = numbers(4, first), b = numbers(6, second);
+  b.tensors[0].fqn = "v";
+  // b, [2, 3] with its columns outside, becomes rows.
+  reorder(b, elementOrder({plainAxis({0, 1}, 3), plainAxis({0, 2, 4}, 1)}, 0, 6), DType::F32);
+  ASSERT_EQ(floats(b), (std::vector<float>{1, 3, 5, 2, 4, 6}));
+  std::optional<Constant> both = sideBySide(std::vector<RowsOf>{{&a, 2}, {&b, 3}});
+  ASSERT_TRUE(both);
+  EXPECT_EQ(floats(*both), (std::vector<float>{1, 2, 1, 3, 5, 3, 4, 2, 4, 6}));
+  ASSERT_EQ(both->tensors.size(), 2u);
+  EXPECT_EQ(both->tensors[1].fqn, "v");
+  EXPECT_EQ(both->tensors[1].offset, 4);
+  EXPECT_EQ(both->sourceElements, 10);
+  // What is kept makes it once more.
+  std::vector<uint8_t> source(40);
+  std::memcpy(source.data(), first.data(), 16), std::memcpy(source.data() + 16, second.data(), 24);
+  Constant again = *both;
+  makeOf(again, std::move(source));
+  EXPECT_EQ(floats(again), floats(*both));
+}
+
+TEST(Order, ConstantsOfOneRowAreOneBehindTheOther) {
+  std::vector<float> first, second;
+  Constant a = numbers(4, first), b = numbers(2, second);
+  std::optional<Constant> both = sideBySide(std::vector<RowsOf>{{&a, 4}, {&b, 2}});
+  ASSERT_TRUE(both);
+  EXPECT_EQ(floats(*both), (std::vector<float>{1, 2, 3, 4, 1, 2}));
+  EXPECT_TRUE(both->orders.empty());
+  EXPECT_EQ(both->sourceElements, 0);
 }

@@ -1,0 +1,13 @@
+#include "base/machine.h"
+
+namespace neso {
+
+double blockTime(const MachineSheet &machine, const ProductBlock &block, int64_t tiles, int64_t k) {
+  const int64_t round = machine.processors * block.together, full = tiles / round, rest = tiles % round;
+  const double depth = static_cast<double>((k + block.k - 1) / block.k * block.k) / 1024;
+  double time = static_cast<double>(full) * (depth * block.shared + block.start);
+  if (rest) time += depth * (rest <= machine.processors ? block.alone : block.shared) + block.start;
+  return time;
+}
+
+} // namespace neso
