@@ -56,9 +56,11 @@ int64_t bestParts(const ProductShape &s, int64_t innermost, const MachineSheet &
 }
 
 double productTime(const ProductShape &s, int64_t innermost, const MachineSheet &machine) {
-  // What has less than a block of rows reads its weights and does little else.
-  constexpr int64_t kLeast = 64;
-  const int64_t parts = std::min(s.m, s.n) >= 16 ? bestParts(s, innermost, machine) : 1;
+  constexpr int64_t kLeast = 64, kFew = 16;
+  // Few rows read their weights and do little else.
+  if (std::min(s.m, s.n) < kFew)
+    return static_cast<double>(s.batch * (s.m + s.n) * s.k * s.itemBytes) / machine.bytesPerUs;
+  const int64_t parts = bestParts(s, innermost, machine);
   if (parts > 1 || s.itemBytes > 2 || machine.blocks.empty() || std::min({s.m, s.n, s.k}) < kLeast)
     return costOf(s, parts, machine);
   double best = 0;
