@@ -117,7 +117,8 @@ void declareCompile(CLI::App &parent, Action &todo) {
          "estimated to be faster at), never or always; "
          "fuse-user-kernels=on (default: pointwise neighbours are computed at the loads and stores of the model's own "
          "Triton kernels) or off, pack=on (default: small kernels that do not need each other share a launch on a GPU) "
-         "or off, boxes=auto (default: products whose blocks it was measured to be faster for are made once more in code "
+         "or off, join=auto (default: products that share an operand, as those of attention do, are one where that takes less time), never or always, "
+         "boxes=auto (default: products whose blocks it was measured to be faster for are made once more in code "
          "that has sm_90 copy their tiles itself, for launches whose tensors the driver can describe), never or always; "
          "int4-packing=avx2, avx512 or default: how a model's weights of four bits are packed for CPUs, which only the machine that packed them knows "
          "(torch.backends.cpu.get_cpu_capability())")

@@ -73,7 +73,9 @@ class Random:
         if r.randrange(12) == 0:
             self.sizes[r.randrange(3)] = 0
         self.dynamic = r.randrange(4) == 0 and self.sizes[0] > 2
-        self.init, self.params, self.buffers, self.inputs, self.lines = [], [], [], [], []
+        # Drawn apart, so that it leaves the other statements of a seed alone.
+        self.family_rng = random.Random(seed * 31 + 7)
+        self.init, self.params, self.buffers, self.inputs, self.lines, self.family = [], [], [], [], [], []
         d, e = self.sizes[1], self.sizes[2]
         for k in range(r.randrange(1, 3)):
             shape = r.choice([(d, e), (e, d), (d, d), (e, e)])
@@ -122,7 +124,11 @@ class Random:
         for n in self.params + self.buffers + ["self.v"]:
             values[n] = eval(n, env)
         operators = campaign_operators.Operators(r)
-        for _ in range(r.randrange(4, 16)):
+        statements = r.randrange(4, 16)
+        family_at = self.family_rng.randrange(3 * statements)
+        for number in range(statements):
+            if number == family_at:
+                self.try_family(env, names, values)
             any_operator = r.randrange(5) < 2
             for _ in range(30):
                 if any_operator and self.try_operator(operators, env, names, values):
@@ -167,7 +173,45 @@ class Random:
         self.outputs = [r.choice(made[-4:]) for _ in range(r.randrange(1, 4))] + [made[-1]]
         if r.randrange(8) == 0:
             self.outputs.append("x0")
+        self.outputs += self.family
 
+
+    def try_family(self, env, names, values):
+        """Products of one operand with weights of their own, which may become one product, and who reads them."""
+        r = self.family_rng
+        fit = [n for n in names if values[n].is_floating_point() and values[n].dim() and values[n].shape[-1]]
+        if not fit:
+            return
+        x = r.choice(fit)
+        depth, width = values[x].shape[-1], r.choice([4, 8, 16, 24])
+        product, ordered = r.choice([("F.linear({x}, self.{w})", "{n}, {k}"), ("F.linear({x}, self.{w}, self.{w}b)", "{n}, {k}"), ("{x} @ self.{w}", "{k}, {n}"), ("torch.einsum('...i,ji->...j', {x}, self.{w})", "{n}, {k}")])
+        readers = ["{y}.softmax(-1)", "{y}.cumsum(-1)", "{y}.sum(-1, keepdim=True)", "{y}.flip(-1).softmax(-1)", "{y}.roll(1, -1).cumsum(-1)", "F.pad({y}, (1, 0))", "{y}[..., 1:].amax(-1)", "F.relu({y})", "{y} * 0.5", "{y}.reshape(-1).cumsum(0)", "{y}.unflatten(-1, (2, -1)).transpose(-2, -1).softmax(-2)",
+                   "F.scaled_dot_product_attention({y}, {y}, {y})"]
+        made = []
+        for k in range(r.randrange(2, 5)):
+            columns = r.choice([width, width, width, 2 * width, 7])
+            for name, shape in ((f"f{k}", ordered.format(n=columns, k=depth)), (f"f{k}b", str(columns))):
+                self.init.append(f"self.{name} = nn.Parameter((torch.randn({shape}) * 0.5).to({values[x].dtype}))")
+                exec(self.init[-1].replace("self.", "module.", 1), {"torch": torch, "nn": nn, "module": env["self"]})
+            made.append(product.format(x=x, w=f"f{k}"))
+        lines = [f"y{k} = {text}" for k, text in enumerate(made)]
+        lines += [f"z{k} = {r.choice(readers if r.randrange(4) else readers[:1]).format(y=f'y{k}')}" for k in range(len(made))]
+        for line in lines:
+            try:
+                with torch.no_grad():
+                    exec(line, env)
+            except Exception:
+                continue
+            name = line.split(" ")[0]
+            if not usable(env[name]):
+                del env[name]
+                continue
+            # Who reads the products themselves comes by chance, who reads the others is one more output.
+            if name[0] == "z" or r.randrange(8) == 0:
+                names.append(name)
+                values[name] = env[name]
+                self.family.append(name)
+            self.lines.append(line)
 
     def try_operator(self, operators, env, names, values):
         """Whether a call of any operator was added."""
