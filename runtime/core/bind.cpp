@@ -358,7 +358,7 @@ neso_status binding::bind(const neso_tensor *given, size_t input_count, neso_ten
   if (output_count != p.outputs.size())
     return fail(NESO_INPUT_COUNT, "room for %zu outputs was given, the model has %zu", output_count, p.outputs.size());
   given_outputs_ = outputs_given;
-  bool fresh = !bound_ || p.has_late_sizes, changed = false;
+  bool fresh = !bound_ || p.late_memory, changed = false;
   bound_ = false;
   int64_t *define = bound_sizes.data();
   for (size_t i = 0; i < input_count; ++i) NESO_TRY(read_input(int32_t(i), given[i], &define, &changed));

@@ -35,7 +35,7 @@ neso_status create(neso_context *c, const neso_context_options *options) {
   c->memory.start(c->queue, c->options);
   NESO_TRY(c->binding.start(c->model->plan, c->queue, &c->memory, c->options));
   register_context(c);
-  return c->walker.start(c->model->plan, c->model->ops, c->queue, &c->binding, c->options);
+  return c->walker.start(c->model->plan, c->model->ops, c->queue, &c->memory, &c->binding, c->options);
 }
 
 size_t held(const block &b) { return size_t(b.capacity); }
@@ -137,6 +137,7 @@ neso_status neso_run(neso_context *c, const neso_tensor *inputs, size_t input_co
   neso_status status = begin_run(c, inputs, input_count, outputs, output_count);
   if (status == NESO_OK) {
     status = c->binding.finish();
+    if (status == NESO_OK) status = c->walker.finished();
   } else if (status != NESO_DEVICE_LOST) {
     // What was queued before the failure still uses the caller's memory. Waiting fails, and says more, only when the
     // device is lost.

@@ -67,7 +67,7 @@ neso_status neso_context_synchronize(neso_context *c) {
   NESO_TRY(c->table().alive(c->queue));
   NESO_TRY(c->binding.finish());
   if (!c->model->plan.lends_constants) unpin_weights(c);
-  return NESO_OK;
+  return c->walker.finished();
 }
 
 neso_status neso_context_set_stream(neso_context *c, void *stream) {

@@ -77,6 +77,7 @@ neso_status plan::open(const uint8_t *bytes, size_t size, const archive &files, 
   NESO_TRY(read_outputs());
   NESO_TRY(read_kernels());
   NESO_TRY(read_subplans());
+  NESO_TRY(judge_memory());
   return misaligned_ ? fail(NESO_PACKAGE_MALFORMED, "the plan's vectors are not aligned") : NESO_OK;
 }
 
@@ -237,6 +238,32 @@ neso_status plan::read_subplans() {
       NESO_TRY(read_step(int32_t(i), fbs::Step(row->steps_type()->Get(s)), row->steps()->Get(s), &steps[at++]));
     subplans[i].end = at;
   }
+  return NESO_OK;
+}
+
+// Is every address, and every size that is handed out, known before the first step?
+neso_status plan::judge_memory() {
+  array<bool> late;
+  NESO_TRY(late.resize(size_t(slot_count)));
+  for (const step &s : steps) {
+    late_memory |= s.kind == fbs::Step::GrowArena || s.kind == fbs::Step::AllocOutput;
+    if (s.kind == fbs::Step::LoadScalar) late[size_t(static_cast<const fbs::LoadScalar *>(s.row)->slot())] = true;
+    for (int32_t i = s.a; s.kind == fbs::Step::EvalSizes && i < s.b; ++i) late[size_t(size_program[i].dst())] = true;
+  }
+  auto any = [&](const span<int32_t> &slots) {
+    for (int32_t s : slots) late_memory |= late[size_t(s)];
+  };
+  auto one = [&](int32_t slot) { late_memory |= slot >= 0 && late[size_t(slot)]; };
+  // Slots that begin each run with a value and lose it while it runs.
+  for (int32_t i = prologue_begin; i < prologue_end; ++i) one(size_program[i].dst());
+  for (bool b : arena_late) late_memory |= b;
+  any({arena_slots.data(), int32_t(arena_slots.size()), true});
+  for (const fbs::Buffer &b : buffers) one(b.offset()), one(b.bytes());
+  for (const plan_input &in : inputs) {
+    any(in.strides), one(in.scalar.equal()), one(in.scalar.define());
+    for (const fbs::InputDim &d : in.dims) one(d.equal()), one(d.define());
+  }
+  for (const plan_output &out : outputs) any(out.dims), any(out.strides), one(out.offset), one(out.slot), late_memory |= out.late;
   return NESO_OK;
 }
 

@@ -140,6 +140,7 @@ public:
   int64_t max_scratch = 0;
   bool lends_constants = false; // an output is a constant where it lies
   bool has_late_sizes = false; // slots change while the steps run
+  bool late_memory = false;    // so do memory, or what is handed out
 
   /// The first of the name among `tensors`; -1: none.
   int32_t find_tensor(const char *name) const;
@@ -163,6 +164,7 @@ private:
   neso_status read_outputs();
   neso_status read_kernels();
   neso_status read_subplans();
+  neso_status judge_memory();
   neso_status read_arg_places(plan_kernel *kernel);
   neso_status check_copy(const fbs::Copy *copy);
   neso_status read_step(int32_t subplan, fbs::Step kind, const void *row, step *out);

@@ -6,15 +6,20 @@
 #include "core/binding.h"
 #include "core/extern.h"
 #include "core/graphs.h"
+#include "core/memory.h"
+#include "core/recorded_slots.h"
 #include "core/sight.h"
 #include "core/streams.h"
 
 namespace neso_rt {
 
+/// Of a number that is kept for a condition.
+inline constexpr int64_t kKeptBytes = 8;
+
 class walker {
 public:
   /// All borrowed, as long as it lives. Of the options: on_step, on_range, check_nan, time_steps, cuda_graphs, turn_limit.
-  neso_status start(const plan &program, const op_list &ops, queue *q, binding *b, const neso_context_options &options);
+  neso_status start(const plan &program, const op_list &ops, queue *q, memory *m, binding *b, const neso_context_options &options);
   /// Frees what it has of the device.
   void release();
 
@@ -30,7 +35,12 @@ public:
   const step *shown() const { return shown_; }
 
   /// The run under way, if there is one, ends before its next step. From any thread.
-  void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+  void cancel() {
+    cancelled_.store(true, std::memory_order_relaxed);
+    if (queue_->stop) queue_->stop->asked.store(1);
+  }
+  /// All that was queued is done. NESO_CANCELLED: a loop of a recorded run ended because it was asked to.
+  neso_status finished();
 
   int64_t steps_done = 0;
   int graphs_kept() const { return graphs_.kept(); }
@@ -44,6 +54,7 @@ private:
   neso_status walk(int32_t subplan);
   neso_status run_step(const step &s);
   neso_status do_step(const step &s);
+  neso_status walk_step(const step &s);
   neso_status loop(const step &s);
   neso_status check_cancelled() const;
   neso_status launch(const step &s, int32_t number);
@@ -59,10 +70,22 @@ private:
   // record.cpp
   neso_status run_steps();
   neso_status record();
-  neso_status walk_side_by_side();
-  neso_status order_steps(stream_order *order) const;
+  neso_status begin_recording();
+  neso_status walk_side_by_side(int32_t subplan);
+  neso_status order_steps(int32_t subplan, stream_order *order) const;
+  neso_status add_region(const step &s, int32_t first, stream_order *order) const;
+  bool add_step(const step &s, stream_order *order) const;
   void add_uses(const step &s, const flatbuffers::Vector<uint8_t> *access, stream_order *order) const;
   void add_use(int32_t buffer, bool write, stream_order *order) const;
+  // record_regions.cpp
+  neso_status record_step(const step &s);
+  neso_status record_load(const step &s);
+  neso_status record_guard(const step &s);
+  neso_status record_branch(const step &s);
+  neso_status record_loop(const step &s);
+  neso_status record_body(int body, int32_t subplan);
+  neso_status test_of(int32_t slot, device_test *out) const;
+  neso_status stays_in_place(const step &load, bool *out) const;
 
   const plan *program_ = nullptr;
   queue *queue_ = nullptr;
@@ -78,6 +101,13 @@ private:
   const step *shown_ = nullptr;
   nan_check nans_;
   std::atomic<bool> cancelled_{false};
+  bool recording_ = false;
+  int32_t recorded_ = 0; // steps so far
+  int32_t choices_ = 0;  // branches and loops around the step that is recorded, which the device decides
+  int32_t tested_ = -1;  // the sub-plan that is recorded as the test of such a loop
+  recorded_slots known_;
+  memory *memory_ = nullptr;
+  block kept_; // numbers that conditions come from, one a slot, where their own memory is used again before
   extern_calls externs_;
 };
 

@@ -19,10 +19,18 @@ bool stream_order::conflict(const row &a, const row &b) const {
 }
 
 void stream_order::add(bool small, bool alone) {
+  alone |= full_;
   row &r = rows_[used_];
   r.first_use = used_ ? rows_[used_ - 1].end_use : 0;
   r.end_use = int32_t(uses_used_);
   r.alone = alone;
+  if (r.first_use == r.end_use && !alone) {
+    // It records nothing, or nothing that anybody waits for.
+    for (int s = 0; s < kMaxStreams; ++s) r.waits[s] = r.seen[s] = -1;
+    r.stream = 0;
+    ++used_;
+    return;
+  }
   // The last step of each stream that this one needs.
   int32_t needs[kMaxStreams];
   for (int s = 0; s < kMaxStreams; ++s) needs[s] = r.waits[s] = r.seen[s] = -1;

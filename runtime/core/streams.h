@@ -20,8 +20,13 @@ public:
   static constexpr int kMaxStreams = 8;
   /// steps: how many will be added; uses: of all of them; streams: at most kMaxStreams.
   neso_status start(size_t steps, size_t uses, int streams);
-  /// What the step that comes next uses. small: it does not fill the device. alone: in order with every other step.
-  void use(const memory_use &u) { uses_[uses_used_++] = u; }
+  /// What the step that comes next uses; more than was said in all puts it in order with every other step. small: it does not fill the device. alone: in order with every other step.
+  void use(const memory_use &u) {
+    if (uses_used_ < uses_.size())
+      uses_[uses_used_++] = u;
+    else
+      full_ = true;
+  }
   void add(bool small, bool alone);
 
   size_t size() const { return used_; }
@@ -45,6 +50,7 @@ private:
   array<row> rows_;
   array<memory_use> uses_;
   size_t used_ = 0, uses_used_ = 0;
+  bool full_ = false;
   int streams_ = 1, streams_used_ = 1;
   int32_t tails_[kMaxStreams] = {-1, -1, -1, -1, -1, -1, -1, -1};
 };

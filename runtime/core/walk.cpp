@@ -49,9 +49,10 @@ bool load_value(fbs::DType t, const char *p, int64_t *out) {
 
 } // namespace
 
-neso_status walker::start(const plan &program, const op_list &ops, queue *q, binding *b, const neso_context_options &options) {
+neso_status walker::start(const plan &program, const op_list &ops, queue *q, memory *m, binding *b, const neso_context_options &options) {
   program_ = &program;
   queue_ = q;
+  memory_ = m;
   binding_ = b;
   options_ = &options;
   if (options.time_steps && program.subplans.size())
@@ -69,6 +70,7 @@ void walker::release() {
       if (e) queue_->table->free_event(queue_, e);
   for (graph_cache::entry &e : graphs_.entries())
     if (e.exec) queue_->table->free_graph(queue_, e.exec);
+  if (memory_) memory_->release(&kept_);
 }
 
 // number: of the step in the plan; -1: it is none of its own.
@@ -160,12 +162,17 @@ neso_status walker::run_step(const step &s) {
 }
 
 neso_status walker::do_step(const step &s) {
+  if (recording_) return record_step(s);
+  return walk_step(s);
+}
+
+neso_status walker::walk_step(const step &s) {
   switch (s.kind) {
   case fbs::Step::Launch: return launch(s, int32_t(&s - program_->steps.data()));
   case fbs::Step::EvalSizes: {
     const fbs::SizeInst *program = program_->size_program.data;
     NESO_TRY(eval_sizes(program + s.a, program + s.b, binding_->slots.data()));
-    return binding_->locate_buffers();
+    return program_->late_memory ? binding_->locate_buffers() : NESO_OK;
   }
   case fbs::Step::Copy: return copy(static_cast<const fbs::Copy *>(s.row));
   case fbs::Step::Guard:

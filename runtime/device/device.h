@@ -10,6 +10,8 @@
 // Errors are statuses with a text (fail). Functions of a queue are called by one thread at a time, with the device
 // entered (device_scope); those of a device by any thread.
 #pragma once
+#include <atomic>
+
 #include "core/common.h"
 
 struct neso_device_vtable;
@@ -41,14 +43,31 @@ struct device {
   array<char *> constants; // one a constant of the plan: its address there; nullptr for those that contexts copy
 };
 
+/// Two words of the host's that loops of recorded runs look at while they turn. Lock-free, so that signal handlers may ask.
+struct loop_stop {
+  std::atomic<uint32_t> asked; // not 0: they end before their next turn, or soon after
+  std::atomic<uint32_t> ended; // not 0: one did, though its condition said that it goes on
+};
+
 /// The same for a queue.
 struct queue {
   const neso_device_vtable *table = nullptr;
   device *on = nullptr;
   bool records = false;      // begin_recording … free_graph may be called
   bool products = false;     // multiply may be called
+  bool decides = false;      // begin_choice … end_choice may be called
+  loop_stop *stop = nullptr; // there when a recorded run may hold a loop
   int32_t branches = 1;      // that a recorded run may have
   int64_t side_by_side = 0;  // a launch of fewer programs leaves room for another beside it
+};
+
+/// A condition on a number in the device's memory: it lies in [low, high], or outside of it. Signed integers, and bool as 0 and 1,
+/// compare as int64 do.
+struct device_test {
+  const char *at;
+  neso_dtype type; // bool or an integer
+  int64_t low, high;
+  bool outside;
 };
 
 /// A matrix in the device's memory, in elements: row r begins at r * pitch; transposed: column r does.
@@ -145,6 +164,14 @@ struct neso_device_vtable {
   /// While recording: later work goes to that branch, [0, queue.branches); it waits for nothing but what `wait` says.
   neso_status (*use_branch)(neso_rt::queue *, int32_t branch);
   neso_status (*wait)(neso_rt::queue *, neso_rt::event *at);
+  /// While recording: a branch (one body for a condition that holds, or two) or a loop (one body), taken or not when the graph
+  /// runs. Work given after begin_body belongs to that body and goes to its own branches, of which 0 is used first; other work may be
+  /// given only after end_choice, where the branch is again what it was. A loop's body ends with its test, which begins the next turn
+  /// when it holds; `again` is null for branches. Choices nest. These four: null unless queue.decides.
+  neso_status (*begin_choice)(neso_rt::queue *, bool loop, int bodies, const neso_rt::device_test &test);
+  neso_status (*begin_body)(neso_rt::queue *, int body);
+  neso_status (*end_body)(neso_rt::queue *, const neso_rt::device_test *again);
+  neso_status (*end_choice)(neso_rt::queue *);
   neso_status (*launch_graph)(neso_rt::queue *, neso_rt::graph *);
   void (*free_graph)(neso_rt::queue *, neso_rt::graph *);
 };

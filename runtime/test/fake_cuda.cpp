@@ -1,14 +1,19 @@
 // The fake CUDA driver; fake_cuda.h says what it does.
 #include "test/fake_cuda.h"
 
+#include <array>
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <utility>
 
 #include "device/cuda/copy_kernel.h"
+#include "device/cuda/decide_kernel.h"
 #include "device/cuda/driver.h"
 
 using namespace neso_rt;
@@ -33,11 +38,14 @@ struct Recording {
     std::vector<size_t> after;
   };
   std::vector<Node> nodes;
+  // The graph that it becomes: its own, or the body of a conditional node.
+  std::shared_ptr<CUgraph_st> graph;
 };
 struct CUstream_st {
   CUctx_st *context;
   std::shared_ptr<Recording> recording = nullptr;
   std::vector<size_t> after = {}; // what its next work comes after
+  std::vector<cu_graph_node> told = {}; // the same, as the caller was told
 };
 struct CUevent_st {
   double ms = 0;
@@ -46,6 +54,10 @@ struct CUevent_st {
 };
 struct CUgraph_st {
   std::vector<Work> work;
+  Recording *recording = nullptr; // while it becomes
+  int handles = 0, nodes = 0;     // conditions made for it and conditional nodes in it
+  std::vector<std::shared_ptr<CUgraph_st>> bodies;
+  std::vector<std::unique_ptr<std::array<CUgraph_st *, 2>>> lists;
 };
 struct CUgraphExec_st {
   std::vector<Work> work;
@@ -72,6 +84,9 @@ struct State {
   CUstream_st null{nullptr};
   std::set<CUstream_st *> streams;
   std::string image;
+  std::map<uint64_t, std::pair<CUgraph_st *, int>> conditions; // of which graph, and the value; -1: not set
+  uint64_t nextCondition = 1;
+  std::map<CUgraph_st *, std::weak_ptr<CUgraph_st>> bodies; // of conditional nodes
   int alive = 0;
   double clock = 0;
 };
@@ -144,8 +159,43 @@ int copyItems(const cuda_copy_params &p, int item) {
   return 0;
 }
 
+int decide(const cuda_decide_params &p) {
+  const size_t bytes = (64 - p.shift) / 8;
+  const uint64_t at = reinterpret_cast<uint64_t>(p.at), asked = reinterpret_cast<uint64_t>(p.asked);
+  if (!known(at, bytes) || at % bytes) return 700;
+  uint64_t bits = 0;
+  std::memcpy(&bits, host(at), bytes);
+  const int64_t value = p.is_bool ? bits != 0 : p.is_signed ? int64_t(bits << p.shift) >> p.shift : int64_t(bits);
+  bool holds = (value >= p.low && value <= p.high) != (p.outside != 0);
+  if (holds && p.stop) {
+    if (!known(asked, 8) || fake_cuda::isDevice(p.stop)) return 700;
+    const uint64_t now = uint64_t(std::chrono::steady_clock::now().time_since_epoch().count());
+    uint64_t last = 0;
+    std::memcpy(&last, host(asked), 8);
+    if (now - last >= 65536) {
+      std::atomic_ref<uint32_t> stop(p.stop[0]), ended(p.stop[1]);
+      if (stop) {
+        holds = false;
+        ended = 1;
+      } else {
+        std::memcpy(host(asked), &now, 8);
+      }
+    }
+  }
+  Lock lock(state().lock);
+  auto it = state().conditions.find(p.handle);
+  if (it == state().conditions.end()) return 700;
+  it->second.second = holds;
+  return 0;
+}
+
 // The runtime's own kernels, executed from their parameter block; the PTX itself is checked by the assembler elsewhere.
 bool ownKernel(const std::string &name, void **params, Work *out) {
+  if (name == kDecideKernel) {
+    cuda_decide_params p = *static_cast<cuda_decide_params *>(params[0]);
+    *out = [p] { return decide(p); };
+    return true;
+  }
   for (int i = 0; i < kFill8; ++i) {
     if (name != cuda_own_kernel_names[i]) continue;
     cuda_copy_params p = *static_cast<cuda_copy_params *>(params[0]);
@@ -187,12 +237,27 @@ int testCount(const fake_cuda::Launch &l) {
   *fake_cuda::pointer<int64_t>(l, 1) = n;
   return 0;
 }
+int testLess(const fake_cuda::Launch &l) {
+  *fake_cuda::pointer<uint8_t>(l, 2) = *fake_cuda::pointer<int64_t>(l, 0) < *fake_cuda::pointer<int64_t>(l, 1);
+  return 0;
+}
+int testIncrease(const fake_cuda::Launch &l) {
+  *fake_cuda::pointer<int64_t>(l, 0) += *fake_cuda::pointer<int64_t>(l, 1);
+  return 0;
+}
+int testZero(const fake_cuda::Launch &l) {
+  *fake_cuda::pointer<int64_t>(l, 0) = 0;
+  return 0;
+}
 
 const Registered *findKernel(const std::string &name) {
   static const std::map<std::string, Registered> always = {{"test_add", {3, testAdd, 0}},
                                                            {"test_double", {1, testDouble, 0}},
                                                            {"test_add_scalar", {3, testAddScalar, 0}},
-                                                           {"test_count", {3, testCount, 0}}};
+                                                           {"test_count", {3, testCount, 0}},
+                                                           {"test_less", {3, testLess, 0}},
+                                                           {"test_increase", {2, testIncrease, 0}},
+                                                           {"test_zero", {1, testZero, 0}}};
   auto it = state().kernels.find(name);
   if (it != state().kernels.end()) return &it->second;
   auto fixed = always.find(name);
@@ -221,6 +286,33 @@ int launch(CUfunc_st *f, fake_cuda::Launch l, CUstream_st *stream) {
     again.params = params.data();
     return run(again);
   });
+}
+// The body itself, for who keeps it.
+[[maybe_unused]] std::shared_ptr<CUgraph_st> bodyOf(CUgraph_st *graph) {
+  Lock lock(state().lock);
+  return state().bodies[graph].lock();
+}
+// A conditional node: the kernel before it, or at the end of the loop's body, must have set its condition.
+[[maybe_unused]] int runChoice(const std::vector<std::shared_ptr<CUgraph_st>> &bodies, bool loop, uint64_t handle) {
+  auto take = [&] {
+    Lock lock(state().lock);
+    return std::exchange(state().conditions[handle].second, -1);
+  };
+  auto run = [](const CUgraph_st &body) {
+    for (const Work &w : body.work)
+      if (int r = w()) return r;
+    return 0;
+  };
+  for (bool first = true;; first = false) {
+    const int value = take();
+    if (value < 0) return 719;
+    if (!loop) {
+      const size_t body = value ? 0 : 1;
+      return first && body < bodies.size() ? run(*bodies[body]) : 0;
+    }
+    if (!value) return 0;
+    if (int r = run(*bodies[0])) return r;
+  }
 }
 // Streams that joined a recording are free again.
 void forget(const std::shared_ptr<Recording> &r) {
@@ -421,7 +513,7 @@ int cuModuleUnload(CUmod_st *m) {
 int cuModuleGetFunction(CUfunc_st **out, CUmod_st *m, const char *name) {
   ENTER(cuModuleGetFunction);
   Lock lock(state().lock);
-  bool own = false;
+  bool own = std::strcmp(name, kDecideKernel) == 0;
   for (const char *n : cuda_own_kernel_names) own |= std::strcmp(n, name) == 0;
   if (!own && !findKernel(name)) return kCuNotFound;
   std::unique_ptr<CUfunc_st> &f = state().functions[{m->context, name}];
@@ -526,7 +618,8 @@ int cuStreamWaitEvent(CUstream_st *s, CUevent_st *e, unsigned) {
   ENTER(cuStreamWaitEvent);
   Lock lock(state().lock);
   if (!e->recording) return 0;
-  // The stream joins the recording that the event belongs to.
+  // The stream joins the recording that the event belongs to; one recording cannot wait for another.
+  if (s->recording && s->recording != e->recording) return 907;
   s->recording = e->recording;
   s->after.insert(s->after.end(), e->after.begin(), e->after.end());
   return 0;
@@ -534,6 +627,8 @@ int cuStreamWaitEvent(CUstream_st *s, CUevent_st *e, unsigned) {
 int cuStreamBeginCapture_v2(CUstream_st *s, int) {
   ENTER(cuStreamBeginCapture);
   s->recording = std::make_shared<Recording>();
+  s->recording->graph = std::make_shared<CUgraph_st>();
+  s->recording->graph->recording = s->recording.get();
   s->after.clear();
   return 0;
 }
@@ -544,12 +639,20 @@ int cuStreamEndCapture(CUstream_st *s, CUgraph_st **out) {
   forget(all);
   ENTER(cuStreamEndCapture);
   // As the real driver: all branches must have come back to the stream where the recording began.
+  all->graph->recording = nullptr;
   if (!joined(*all, ends)) return 904;
-  *out = made(new CUgraph_st{hostileOrder(*all)});
+  all->graph->work = hostileOrder(*all);
+  // A body stays what it is, its node's; of others the caller gets one of its own.
+  if (all->graph.use_count() > 1)
+    *out = all->graph.get();
+  else
+    *out = made(new CUgraph_st(std::move(*all->graph)));
   return 0;
 }
 int cuGraphInstantiateWithFlags(CUgraphExec_st **out, CUgraph_st *g, unsigned long long) {
   ENTER(cuGraphInstantiate);
+  // As the real driver: a condition without its node.
+  if (g->handles != g->nodes) return kCuInvalidValue;
   *out = made(new CUgraphExec_st{g->work});
   return 0;
 }
@@ -583,7 +686,68 @@ int cuLaunchKernelEx(const cu_launch_config *c, CUfunc_st *f, void **params, voi
       return kCuInvalidValue;
   return launch(f, l, c->stream);
 }
-#ifndef NESO_FAKE_WITHOUT_MAPS
+#ifndef NESO_FAKE_OLD
+int cuStreamGetCaptureInfo_v2(CUstream_st *s, int *status, uint64_t *id, CUgraph_st **graph, const cu_graph_node **after, size_t *count) {
+  ENTER(cuStreamGetCaptureInfo);
+  *status = s->recording ? 1 : 0;
+  *id = 1;
+  if (!s->recording) return 0;
+  s->told.clear();
+  for (size_t n : s->after) s->told.push_back(reinterpret_cast<cu_graph_node>(n + 1));
+  *graph = s->recording->graph.get(), *after = s->told.data(), *count = s->told.size();
+  return 0;
+}
+int cuStreamUpdateCaptureDependencies(CUstream_st *s, cu_graph_node *after, size_t count, unsigned flags) {
+  ENTER(cuStreamUpdateCaptureDependencies);
+  if (!s->recording || flags != kCuSetDependencies) return kCuInvalidValue;
+  s->after.clear();
+  for (size_t i = 0; i < count; ++i) s->after.push_back(reinterpret_cast<size_t>(after[i]) - 1);
+  return 0;
+}
+int cuStreamBeginCaptureToGraph(CUstream_st *s, CUgraph_st *graph, const cu_graph_node *, const void *, size_t count, int) {
+  ENTER(cuStreamBeginCaptureToGraph);
+  if (s->recording || count || graph->recording) return kCuInvalidValue;
+  s->recording = std::make_shared<Recording>();
+  s->recording->graph = std::shared_ptr<CUgraph_st>(bodyOf(graph));
+  graph->recording = s->recording.get();
+  s->after.clear();
+  return 0;
+}
+int cuGraphConditionalHandleCreate(uint64_t *out, CUgraph_st *graph, CUctx_st *context, unsigned, unsigned flags) {
+  ENTER(cuGraphConditionalHandleCreate);
+  Lock lock(state().lock);
+  if (context != current.back() || flags || !graph->recording) return kCuInvalidValue;
+  ++graph->handles;
+  *out = state().nextCondition++;
+  state().conditions[*out] = {graph, -1};
+  return 0;
+}
+int cuGraphAddNode(cu_graph_node *out, CUgraph_st *graph, const cu_graph_node *after, size_t count, cu_node_params *params) {
+  ENTER(cuGraphAddNode);
+  Lock lock(state().lock);
+  auto &p = params->conditional;
+  const bool loop = p.type == kCuConditionWhile;
+  auto it = state().conditions.find(p.handle);
+  if (params->type != kCuNodeConditional || !graph->recording || it == state().conditions.end() || it->second.first != graph ||
+      p.size < 1 || p.size > (loop ? 1 : 2) || p.context != current.back())
+    return kCuInvalidValue;
+  ++graph->nodes;
+  auto list = std::make_unique<std::array<CUgraph_st *, 2>>();
+  std::vector<std::shared_ptr<CUgraph_st>> bodies;
+  for (unsigned i = 0; i < p.size; ++i) {
+    bodies.push_back(std::make_shared<CUgraph_st>());
+    graph->bodies.push_back(bodies.back());
+    state().bodies[bodies.back().get()] = bodies.back();
+    (*list)[i] = bodies.back().get();
+  }
+  p.bodies = list->data();
+  graph->lists.push_back(std::move(list));
+  Recording::Node node{[bodies, loop, handle = p.handle] { return runChoice(bodies, loop, handle); }, {}};
+  for (size_t i = 0; i < count; ++i) node.after.push_back(reinterpret_cast<size_t>(after[i]) - 1);
+  graph->recording->nodes.push_back(std::move(node));
+  *out = reinterpret_cast<cu_graph_node>(graph->recording->nodes.size());
+  return 0;
+}
 // Refuses what the real driver refuses.
 int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, uint64_t address, const uint64_t *sizes, const uint64_t *pitches,
                            const unsigned *box, const unsigned *steps, int interleave, int swizzle, int, int fill) {

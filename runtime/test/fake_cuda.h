@@ -34,8 +34,8 @@ struct TensorMap {
   int item, swizzle;
 };
 
-/// Every symbol of a module must be registered; test_add, test_double, test_add_scalar and test_count
-/// (runtime/test/test_kernels.c) always are. args: how many the kernel has, of 8 bytes each; maps: of tensors, behind them.
+/// Every symbol of a module must be registered; test_add, test_double, test_add_scalar, test_count, test_less,
+/// test_increase and test_zero (runtime/test/test_kernels.c) always are. args: how many the kernel has, of 8 bytes each; maps: of tensors, behind them.
 void addKernel(const std::string &symbol, int args, Kernel kernel, int maps = 0);
 /// Calls of an entry point since reset or clearCalls; "*": of all.
 int calls(const std::string &function);

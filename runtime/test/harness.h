@@ -10,6 +10,9 @@ void test_double(const union neso_arg *, const uint32_t[3], uint64_t, uint64_t, 
 void test_add_scalar(const union neso_arg *, const uint32_t[3], uint64_t, uint64_t, const struct neso_kernel_env *);
 void test_report(const union neso_arg *, const uint32_t[3], uint64_t, uint64_t, const struct neso_kernel_env *);
 void test_nothing(const union neso_arg *, const uint32_t[3], uint64_t, uint64_t, const struct neso_kernel_env *);
+void test_less(const union neso_arg *, const uint32_t[3], uint64_t, uint64_t, const struct neso_kernel_env *);
+void test_increase(const union neso_arg *, const uint32_t[3], uint64_t, uint64_t, const struct neso_kernel_env *);
+void test_zero(const union neso_arg *, const uint32_t[3], uint64_t, uint64_t, const struct neso_kernel_env *);
 void test_count(const union neso_arg *, const uint32_t[3], uint64_t, uint64_t, const struct neso_kernel_env *);
 void test_spread(const union neso_arg *, const uint32_t[3], uint64_t, uint64_t, const struct neso_kernel_env *);
 }
@@ -19,6 +22,7 @@ namespace neso_test {
 inline const neso_static_kernel kKernels[] = {
     {"test_add", test_add},       {"test_double", test_double},   {"test_add_scalar", test_add_scalar},
     {"test_report", test_report}, {"test_nothing", test_nothing}, {"test_count", test_count},
+    {"test_less", test_less}, {"test_increase", test_increase}, {"test_zero", test_zero},
     {"test_spread", test_spread}};
 
 inline neso_model_options modelOptions() {

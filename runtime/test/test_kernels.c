@@ -56,6 +56,24 @@ void test_count(const union neso_arg *args, const uint32_t grid[3], uint64_t beg
   *(int64_t *)args[1].ptr = n;
 }
 
+// flag = a < b, of i64; a byte
+void test_less(const union neso_arg *args, const uint32_t grid[3], uint64_t begin, uint64_t end,
+               const struct neso_kernel_env *env) {
+  *(uint8_t *)args[2].ptr = *(int64_t *)args[0].ptr < *(int64_t *)args[1].ptr;
+}
+
+// a += b, of i64
+void test_increase(const union neso_arg *args, const uint32_t grid[3], uint64_t begin, uint64_t end,
+                   const struct neso_kernel_env *env) {
+  *(int64_t *)args[0].ptr += *(int64_t *)args[1].ptr;
+}
+
+// a = 0, an i64
+void test_zero(const union neso_arg *args, const uint32_t grid[3], uint64_t begin, uint64_t end,
+               const struct neso_kernel_env *env) {
+  *(int64_t *)args[0].ptr = 0;
+}
+
 // out[i] = x[i] + value, whose arguments lie apart: x at byte 0, value (an i64) at 64, out at 192. -1 where the memory
 // of the arguments does not begin at a multiple of 64.
 void test_spread(const union neso_arg *args, const uint32_t grid[3], uint64_t begin, uint64_t end,

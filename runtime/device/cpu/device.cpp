@@ -113,6 +113,10 @@ const neso_device_vtable neso_device_cpu = {
     .end_recording = nullptr,
     .use_branch = nullptr,
     .wait = nullptr,
+    .begin_choice = nullptr,
+    .begin_body = nullptr,
+    .end_body = nullptr,
+    .end_choice = nullptr,
     .launch_graph = nullptr,
     .free_graph = nullptr,
 };

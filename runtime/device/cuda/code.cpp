@@ -4,6 +4,7 @@
 
 #include "core/archive.h"
 #include "device/cuda/copy_kernel.h"
+#include "device/cuda/decide_kernel.h"
 #include "device/cuda/device.h"
 
 namespace neso_rt {
@@ -144,17 +145,22 @@ neso_status cuda_device::resolve(int32_t target) {
   return NESO_OK;
 }
 
-neso_status cuda_device::own_kernel(int which, cu_function *out) const {
+neso_status cuda_device::load_own(const char *text, cu_module *module, const char *name, cu_function *out) const {
   pthread_mutex_lock(&own_kernel_mutex);
   neso_status status = NESO_OK;
-  if (!own_module_)
-    status = driver.check(driver.cuModuleLoadDataEx(&own_module_, cuda_own_kernels(), 0, nullptr, nullptr),
-                          "loading the runtime's own kernels");
-  if (status == NESO_OK)
-    status = driver.check(driver.cuModuleGetFunction(out, own_module_, cuda_own_kernel_names[which]),
-                          cuda_own_kernel_names[which]);
+  if (!*module)
+    status = driver.check(driver.cuModuleLoadDataEx(module, text, 0, nullptr, nullptr), "loading the runtime's own kernels");
+  if (status == NESO_OK) status = driver.check(driver.cuModuleGetFunction(out, *module, name), name);
   pthread_mutex_unlock(&own_kernel_mutex);
   return status;
+}
+
+neso_status cuda_device::own_kernel(int which, cu_function *out) const {
+  return load_own(cuda_own_kernels(), &own_module_, cuda_own_kernel_names[which], out);
+}
+
+neso_status cuda_device::decide_kernel(cu_function *out) const {
+  return load_own(cuda_decide_kernel(), &decide_module_, kDecideKernel, out);
 }
 
 } // namespace neso_rt

@@ -37,7 +37,8 @@ cuda_device::~cuda_device() {
       device_scope scope(this);
       blas.close();
       if (constant_memory_) driver.cuMemFree(constant_memory_);
-      if (own_module_) driver.cuModuleUnload(own_module_);
+      for (cu_module own : {own_module_, decide_module_})
+        if (own) driver.cuModuleUnload(own);
       if (module_) driver.cuModuleUnload(module_);
     }
     driver.cuDevicePrimaryCtxRelease(device_);
@@ -176,6 +177,12 @@ neso_status begin_recording(queue *q) { return of(q)->begin_recording(); }
 neso_status end_recording(queue *q, neso_status status, graph **out) { return of(q)->end_recording(status, out); }
 neso_status use_branch(queue *q, int32_t branch) { return of(q)->use_branch(branch); }
 neso_status wait(queue *q, event *at) { return of(q)->wait(at); }
+neso_status begin_choice(queue *q, bool loop, int bodies, const device_test &test) {
+  return of(q)->begin_choice(loop, bodies, test);
+}
+neso_status begin_body(queue *q, int body) { return of(q)->begin_body(body); }
+neso_status end_body(queue *q, const device_test *again) { return of(q)->end_body(again); }
+neso_status end_choice(queue *q) { return of(q)->end_choice(); }
 neso_status launch_graph(queue *q, graph *g) { return of(q)->launch_graph(g); }
 void free_graph(queue *q, graph *g) { of(q)->free_graph(g); }
 } // namespace
@@ -221,6 +228,10 @@ const neso_device_vtable neso_device_cuda = {
     .end_recording = end_recording,
     .use_branch = use_branch,
     .wait = wait,
+    .begin_choice = begin_choice,
+    .begin_body = begin_body,
+    .end_body = end_body,
+    .end_choice = end_choice,
     .launch_graph = launch_graph,
     .free_graph = free_graph,
 };

@@ -48,6 +48,8 @@ public:
 
   /// Kernels of the runtime's own (copy_kernel.h), assembled by the driver when they are first asked for. Any thread.
   neso_status own_kernel(int which, cu_function *out) const;
+  /// The one of decide_kernel.h, likewise.
+  neso_status decide_kernel(cu_function *out) const;
   size_t constant_bytes() const { return constant_bytes_; }
   /// A copy of a constant's bytes.
   neso_status place(const void *from, int64_t bytes, char **out);
@@ -72,7 +74,8 @@ private:
   char *library_ = nullptr;
   cu_device device_ = 0;
   cu_module module_ = nullptr;
-  mutable cu_module own_module_ = nullptr;
+  neso_status load_own(const char *text, cu_module *module, const char *name, cu_function *out) const;
+  mutable cu_module own_module_ = nullptr, decide_module_ = nullptr;
   cu_pointer constant_memory_ = 0;
   size_t constant_bytes_ = 0;
 };

@@ -14,6 +14,7 @@ struct CUstream_st;
 struct CUevent_st;
 struct CUgraph_st;
 struct CUgraphExec_st;
+struct CUgraphNode_st;
 
 namespace neso_rt {
 
@@ -27,6 +28,7 @@ using cu_stream = CUstream_st *;
 using cu_event = CUevent_st *;
 using cu_graph = CUgraph_st *;
 using cu_graph_exec = CUgraphExec_st *;
+using cu_graph_node = CUgraphNode_st *;
 
 struct cu_launch_attribute {
   int id, pad;
@@ -45,6 +47,22 @@ struct cu_launch_config {
   unsigned attribute_count;
 };
 
+/// Of a new node of a graph; of its kinds only the conditional one.
+struct cu_node_params {
+  int type, reserved[3];
+  union {
+    struct {
+      uint64_t handle;
+      int type;
+      unsigned size;
+      cu_graph *bodies; // written by the driver, whose memory it is
+      cu_context context;
+    } conditional;
+    int64_t words[29];
+  };
+  int64_t reserved_too;
+};
+
 // Values of the driver's enumerations.
 inline constexpr int kCuInvalidValue = 1, kCuOutOfMemory = 2, kCuNoDevice = 100, kCuInvalidDevice = 101,
                      kCuInvalidImage = 200, kCuNoBinaryForGpu = 209, kCuInvalidPtx = 218,
@@ -56,6 +74,8 @@ inline constexpr int kCuJitErrorLog = 5, kCuJitErrorLogBytes = 6;
 inline constexpr unsigned kCuStreamNonBlocking = 1, kCuEventNoTiming = 2;
 inline constexpr int kCuCaptureRelaxed = 2;
 inline constexpr int kCuLaunchCluster = 4, kCuLaunchBeginsEarly = 6; // "programmatic stream serialization"
+inline constexpr int kCuNodeConditional = 13, kCuConditionIf = 0, kCuConditionWhile = 1;
+inline constexpr unsigned kCuSetDependencies = 1;
 inline constexpr int kCuTensorU8 = 0, kCuTensorU16 = 1, kCuTensorU32 = 2, kCuTensorU64 = 4, kCuInterleaveNone = 0,
                      kCuSwizzle32 = 1, kCuSwizzle64 = 2, kCuSwizzle128 = 3, kCuPromotion128 = 2, kCuFillZeros = 0;
 
@@ -67,6 +87,11 @@ struct cuda_driver {
   /// Opens `library` (nullptr: "libcuda.so.1") and initialises the driver. NESO_DEVICE_UNAVAILABLE when there is none,
   /// when it lacks a function or when it finds no device. Functions that are optional stay nullptr where it lacks them.
   neso_status open(const char *library);
+  /// Does it know branches and loops inside graphs?
+  bool decides() const {
+    return cuStreamGetCaptureInfo && cuStreamUpdateCaptureDependencies && cuStreamBeginCaptureToGraph &&
+           cuGraphConditionalHandleCreate && cuGraphAddNode;
+  }
   /// The device of that number. NESO_DEVICE_UNAVAILABLE.
   neso_status find_device(int index, cu_device *out) const;
   /// NESO_OK, or the driver's error as a status whose text begins with `what`. NESO_DEVICE_LOST: the context is gone

@@ -48,10 +48,27 @@ public:
   neso_status end_recording(neso_status status, graph **out);
   neso_status use_branch(int32_t branch);
   neso_status wait(event *at);
+  // choice.cpp
+  neso_status begin_choice(bool loop, int bodies, const device_test &test);
+  neso_status begin_body(int body);
+  neso_status end_body(const device_test *again);
+  neso_status end_choice();
   neso_status launch_graph(graph *g);
   void free_graph(graph *g);
 
 private:
+  /// Bodies of choices that may lie in each other: how deep the driver nests them is not said anywhere.
+  static constexpr int32_t kDepth = 8;
+  /// A choice that is being recorded.
+  struct open_choice {
+    uint64_t handle;
+    cu_graph bodies[2];
+    int32_t outer_branch;
+    bool loop, in_body;
+  };
+  neso_status start_choices();
+  neso_status decide(const open_choice &choice, const device_test &test);
+  neso_status use_stream(int32_t depth, int32_t branch);
   neso_status copy_dims(char *dst, const char *src, const copy_dim *dims, int rank, int item);
   neso_status launch_own(int which, void *params, uint64_t threads);
   int64_t products_taken() const;
@@ -63,11 +80,14 @@ private:
   cu_stream stream_ = nullptr;     // where work goes
   bool behind_launch_ = false;     // the last work there was a launch of the plan's kernels
   cu_stream own_ = nullptr;        // made by the queue
-  cu_stream recording_ = nullptr;  // only for recording: a caller's stream may not allow it
   cu_stream before_recording_ = nullptr;
   event *order_ = nullptr;                             // from one stream to the next
-  cu_stream branches_[stream_order::kMaxStreams] = {}; // beside the recording one, which is branch 0
-  int32_t branch_ = 0;
+  // Only for recording: a caller's stream may not allow it. By depth of the body that is recorded (0: none) and branch.
+  cu_stream lanes_[kDepth + 1][stream_order::kMaxStreams] = {};
+  int32_t depth_ = 0, branch_ = 0;
+  open_choice choices_[kDepth];
+  cu_function decide_ = nullptr;
+  cu_pointer asked_ = 0; // cuda_decide_params
   array<void *> params_;
   tensor_maps maps_;
   array<blas_product> products_; // one a product of the plan; empty without a library

@@ -36,16 +36,20 @@ neso_status cuda_queue::start(const neso_context_options &o) {
   NESO_TRY(maps_.start(p));
   if (gpu_.blas.handle && !(o.cublas && !*o.cublas)) NESO_TRY(products_.resize(p.products.size()));
   products = products_.size() != 0;
-  return records ? check(driver_.cuStreamCreate(&recording_, kCuStreamNonBlocking), "making a stream") : NESO_OK;
+  if (!records) return NESO_OK;
+  NESO_TRY(check(driver_.cuStreamCreate(&lanes_[0][0], kCuStreamNonBlocking), "making a stream"));
+  return start_choices();
 }
 
 cuda_queue::~cuda_queue() {
   if (stream_) driver_.cuStreamSynchronize(stream_);
   for (blas_product &p : products_) p.release();
-  for (cu_stream s : branches_)
-    if (s) driver_.cuStreamDestroy(s);
+  for (const auto &lanes : lanes_)
+    for (cu_stream s : lanes)
+      if (s) driver_.cuStreamDestroy(s);
   free_event(order_);
-  if (recording_) driver_.cuStreamDestroy(recording_);
+  if (asked_) driver_.cuMemFree(asked_);
+  if (stop) driver_.cuMemFreeHost(stop);
   if (own_) driver_.cuStreamDestroy(own_);
 }
 
@@ -98,20 +102,26 @@ void cuda_queue::free_event(event *e) {
 }
 
 neso_status cuda_queue::begin_recording() {
-  NESO_TRY(check(driver_.cuStreamBeginCapture(recording_, kCuCaptureRelaxed), "recording a graph"));
+  // What it needs is loaded before, not while the driver records.
+  if (decides && !decide_) NESO_TRY(gpu_.decide_kernel(&decide_));
+  NESO_TRY(check(driver_.cuStreamBeginCapture(lanes_[0][0], kCuCaptureRelaxed), "recording a graph"));
   before_recording_ = stream_;
-  stream_ = recording_;
+  stream_ = lanes_[0][0];
   behind_launch_ = false;
   return NESO_OK;
 }
 
 neso_status cuda_queue::end_recording(neso_status status, graph **out) {
+  cu_graph recorded = nullptr;
+  cu_graph_exec ready = nullptr;
+  // Bodies that a failure left open; their graphs belong to their nodes.
+  for (; depth_ > 0; --depth_)
+    if (choices_[depth_ - 1].in_body) driver_.cuStreamEndCapture(lanes_[depth_][0], &recorded);
+  recorded = nullptr;
   branch_ = 0;
   stream_ = before_recording_;
   behind_launch_ = false;
-  cu_graph recorded = nullptr;
-  cu_graph_exec ready = nullptr;
-  cu_result r = driver_.cuStreamEndCapture(recording_, &recorded);
+  cu_result r = driver_.cuStreamEndCapture(lanes_[0][0], &recorded);
   if (status == NESO_OK && r == 0) r = driver_.cuGraphInstantiate(&ready, recorded, 0);
   if (recorded) driver_.cuGraphDestroy(recorded);
   *out = reinterpret_cast<graph *>(ready);
@@ -119,11 +129,16 @@ neso_status cuda_queue::end_recording(neso_status status, graph **out) {
 }
 
 neso_status cuda_queue::use_branch(int32_t branch) {
-  if (branch && !branches_[branch])
-    NESO_TRY(check(driver_.cuStreamCreate(&branches_[branch], kCuStreamNonBlocking), "making a stream"));
-  behind_launch_ = behind_launch_ && branch == branch_;
+  return use_stream(depth_, branch);
+}
+
+neso_status cuda_queue::use_stream(int32_t depth, int32_t branch) {
+  cu_stream &lane = lanes_[depth][branch];
+  if (!lane) NESO_TRY(check(driver_.cuStreamCreate(&lane, kCuStreamNonBlocking), "making a stream"));
+  depth_ = depth;
   branch_ = branch;
-  stream_ = branch ? branches_[branch] : recording_;
+  behind_launch_ = behind_launch_ && lane == stream_;
+  stream_ = lane;
   return NESO_OK;
 }
 

@@ -67,4 +67,16 @@ NESO_CUDA_OPTIONAL(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled",
                    (void *map, int type, unsigned rank, cu_pointer address, const uint64_t *sizes,
                     const uint64_t *pitches, const unsigned *box, const unsigned *steps, int interleave, int swizzle,
                     int promotion, int fill))
+/* CUDA 12.3, for branches and loops inside graphs (cuda_driver::decides). Of those that came in two forms the older one, which later drivers
+ * keep. */
+NESO_CUDA_OPTIONAL(cuStreamGetCaptureInfo, "cuStreamGetCaptureInfo_v2",
+                   (cu_stream stream, int *status, uint64_t *id, cu_graph *graph, const cu_graph_node **after, size_t *after_count))
+NESO_CUDA_OPTIONAL(cuStreamUpdateCaptureDependencies, "cuStreamUpdateCaptureDependencies",
+                   (cu_stream stream, cu_graph_node *after, size_t after_count, unsigned flags))
+NESO_CUDA_OPTIONAL(cuStreamBeginCaptureToGraph, "cuStreamBeginCaptureToGraph",
+                   (cu_stream stream, cu_graph graph, const cu_graph_node *after, const void *edges, size_t after_count, int mode))
+NESO_CUDA_OPTIONAL(cuGraphConditionalHandleCreate, "cuGraphConditionalHandleCreate",
+                   (uint64_t * handle, cu_graph graph, cu_context context, unsigned value, unsigned flags))
+NESO_CUDA_OPTIONAL(cuGraphAddNode, "cuGraphAddNode",
+                   (cu_graph_node * node, cu_graph graph, const cu_graph_node *after, size_t after_count, cu_node_params *params))
 #undef NESO_CUDA_OPTIONAL

@@ -26,6 +26,8 @@ neso_status start(device *on, const neso_context_options &o, queue **out) {
   self->table = &neso_device_null;
   self->on = on;
   self->records = o.cuda_graphs >= 0;
+  self->decides = self->records;
+  self->stop = &self->stop_words;
   self->products = on->program->products.size() && !(o.cublas && !*o.cublas);
   self->branches = o.cuda_streams ? o.cuda_streams : kBranches;
   // Every launch leaves room for another: the more steps go side by side, the more of their order is checked.
@@ -91,6 +93,10 @@ const neso_device_vtable neso_device_null = {
     .end_recording = null_end_recording,
     .use_branch = null_use_branch,
     .wait = null_wait,
+    .begin_choice = null_begin_choice,
+    .begin_body = null_begin_body,
+    .end_body = null_end_body,
+    .end_choice = null_end_choice,
     .launch_graph = null_launch_graph,
     .free_graph = null_free_graph,
 };

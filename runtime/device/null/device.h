@@ -28,6 +28,8 @@ struct null_work;
 struct graph {
   null_work *first;
 };
+/// Bodies of choices that may lie in each other.
+inline constexpr int kNullDepth = 16;
 struct event {
   double ms;
 };
@@ -43,6 +45,11 @@ struct null_queue : queue {
   null_block *blocks = nullptr;
   graph *recording = nullptr;
   null_work **last = nullptr; // of the recording
+  // Of the choices that are being recorded: where work goes behind each, and the choice.
+  null_work **outer[kNullDepth];
+  null_work *choices[kNullDepth];
+  int depth = 0;
+  loop_stop stop_words{};
 
   /// Are the bytes the device's? NESO_DEVICE_FAILED.
   neso_status check(const char *at, int64_t bytes, const char *what) const;
@@ -50,7 +57,7 @@ struct null_queue : queue {
   neso_status give(const null_work &work);
 };
 
-enum class null_kind { copy, fill, launch, product };
+enum class null_kind { copy, fill, launch, product, choice };
 struct null_work {
   null_kind kind;
   char *dst;
@@ -59,6 +66,9 @@ struct null_work {
   int64_t count;
   int item, rank;
   int64_t sizes[kMaxRank], dst_strides[kMaxRank], src_strides[kMaxRank];
+  device_test test, again; // of a choice
+  bool loop;
+  null_work *bodies[2];
   null_work *next;
 };
 
@@ -94,6 +104,10 @@ neso_status null_begin_recording(queue *);
 neso_status null_end_recording(queue *, neso_status status, graph **out);
 neso_status null_use_branch(queue *, int32_t branch);
 neso_status null_wait(queue *, event *at);
+neso_status null_begin_choice(queue *, bool loop, int bodies, const device_test &test);
+neso_status null_begin_body(queue *, int body);
+neso_status null_end_body(queue *, const device_test *again);
+neso_status null_end_choice(queue *);
 neso_status null_launch_graph(queue *, graph *);
 void null_free_graph(queue *, graph *);
 

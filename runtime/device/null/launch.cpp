@@ -5,6 +5,31 @@ namespace neso_rt {
 namespace {
 null_queue *of(queue *q) { return static_cast<null_queue *>(q); }
 
+void perform_all(null_queue *q, const null_work *first);
+
+bool holds(const device_test &t) {
+  const dtype_row *row = row_of_dtype(int(t.type));
+  uint64_t bits = 0;
+  memcpy(&bits, t.at, row->bytes);
+  const int unused = int(64 - row->bytes * 8);
+  const int64_t value = row->kind == dtype_kind::BOOL     ? bits != 0
+                        : row->kind == dtype_kind::SIGNED ? int64_t(bits << unused) >> unused
+                                                          : int64_t(bits);
+  return (value >= t.low && value <= t.high) != t.outside;
+}
+
+void choose(null_queue *q, const null_work &w) {
+  bool taken = holds(w.test);
+  if (!w.loop) return perform_all(q, w.bodies[taken ? 0 : 1]);
+  for (; taken; taken = holds(w.again)) {
+    if (q->stop->asked) {
+      q->stop->ended = 1;
+      return;
+    }
+    perform_all(q, w.bodies[0]);
+  }
+}
+
 void perform(null_queue *q, const null_work &w) {
   switch (w.kind) {
   case null_kind::copy:
@@ -17,7 +42,12 @@ void perform(null_queue *q, const null_work &w) {
     break;
   case null_kind::launch: ++q->counts.launches; break;
   case null_kind::product: ++q->counts.products; break;
+  case null_kind::choice: choose(q, w); break;
   }
+}
+
+void perform_all(null_queue *q, const null_work *first) {
+  for (const null_work *w = first; w; w = w->next) perform(q, *w);
 }
 } // namespace
 
@@ -53,7 +83,7 @@ neso_status null_multiply(queue *q, int32_t, const product_call &call, bool *out
 }
 
 neso_status null_launch_graph(queue *q, graph *g) {
-  for (const null_work *w = g->first; w; w = w->next) perform(of(q), *w);
+  perform_all(of(q), g->first);
   ++of(q)->counts.graph_launches;
   return NESO_OK;
 }

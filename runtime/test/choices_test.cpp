@@ -1,0 +1,423 @@
+// Branches and loops of recorded runs: which plans have them, what they compute, and how they end. Expected values are computed here.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "core/context.h"
+#include "test/fake_cuda.h"
+#include "test/harness.h"
+
+using namespace neso_test;
+using namespace neso_rt;
+using B = PackageBuilder;
+
+namespace {
+class Choices : public testing::Test {
+protected:
+  void SetUp() override { fake_cuda::reset(); }
+  void TearDown() override { EXPECT_EQ(fake_cuda::alive(), 0) << "something of the driver was not given back"; }
+};
+
+neso_context_options gpu(const char *driver = "libneso_fake_cuda.so") {
+  static std::string path;
+  path = std::string(NESO_BINARY_DIR "/lib/") + driver;
+  neso_context_options o{};
+  o.device = NESO_CUDA;
+  o.cuda_driver = path.c_str();
+  return o;
+}
+
+// Inputs: i64 scalars in memory, named in order, each of one element; x [4], which the run changes.
+struct Model : B {
+  int32_t bytes8, bytes1, four, one, x;
+  std::vector<int32_t> numbers;
+  explicit Model(const std::vector<std::string> &names) {
+    gpu({"sm_90"});
+    bytes8 = constant(8), bytes1 = constant(1), four = constant(4), one = constant(1);
+    for (const std::string &n : names) {
+      input(n, {}, fbs::DType::I64);
+      numbers.push_back(buffer(fbs::Location::Input, int32_t(numbers.size()), bytes8));
+    }
+    input("x", {fixed(4)}, fbs::DType::F32, true);
+    x = buffer(fbs::Location::Input, int32_t(names.size()), constant(16));
+    arenas.push_back(fbs::CreateArena(fb, constant(4096)));
+    prologueEnd = 0;
+    doubles = kernel("test_double", 1), less = kernel("test_less", 3), increase = kernel("test_increase", 2), zero = kernel("test_zero", 1);
+  }
+  int32_t doubles, less, increase, zero;
+  int32_t inArena(int64_t at, int64_t size) { return buffer(fbs::Location::Arena, 0, constant(size), constant(at)); }
+  size_t sub() {
+    subplans.emplace_back();
+    return subplans.size() - 1;
+  }
+  void twice(size_t in) { launch(doubles, {arg(x)}, four, in); }
+  void read(int32_t from, int32_t slot, size_t in, fbs::DType type = fbs::DType::Bool) {
+    step(fbs::Step::LoadScalar, fbs::CreateLoadScalar(fb, from, -1, type, slot), in);
+  }
+  void sizes(int32_t begin, size_t in) {
+    fbs::SizeRange range(begin, int32_t(program.size()));
+    step(fbs::Step::EvalSizes, fbs::CreateEvalSizes(fb, &range), in);
+  }
+  void branch(int32_t slot, size_t then, size_t otherwise, size_t in) {
+    step(fbs::Step::If, fbs::CreateIf(fb, slot, int32_t(then), int32_t(otherwise)), in);
+  }
+  void loop(size_t test, int32_t slot, size_t body, size_t in) {
+    step(fbs::Step::While, fbs::CreateWhile(fb, int32_t(test), slot, int32_t(body)), in);
+  }
+};
+
+// One context and its runs: the same tensors each time, so that the second run is recorded.
+struct Runs : Loaded {
+  std::vector<int64_t> numbers;
+  Tensor x{{4}, {1, 1, 1, 1}};
+  explicit Runs(B b, size_t count, const neso_context_options &o) : Loaded(b.package(), 1, &o), numbers(count) {
+    EXPECT_EQ(status, NESO_OK) << neso_error_text();
+  }
+  neso_status again(const std::vector<int64_t> &values) {
+    std::vector<neso_tensor> in, out(context->model->plan.outputs.size());
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      numbers[i] = values[i];
+      in.push_back({&numbers[i], nullptr, nullptr, 0, NESO_I64, NESO_CPU, 0});
+    }
+    x.data.assign(4, 1);
+    in.push_back(x.t);
+    return run(in, out);
+  }
+  // What x became.
+  float of(const std::vector<int64_t> &values) {
+    EXPECT_EQ(again(values), NESO_OK) << neso_error_text();
+    for (float v : x.data) EXPECT_EQ(v, x.data[0]);
+    return x.data[0];
+  }
+  int64_t graphs() const {
+    neso_device_stats s;
+    neso_context_get_device_stats(context, &s);
+    return s.graph_launches;
+  }
+};
+
+// if a < b: x doubled, else doubled twice, three times over.
+B branches() {
+  Model m({"a", "b"});
+  const int32_t flag = m.inArena(0, 1), slot = B::kVariables;
+  const size_t then = m.sub(), otherwise = m.sub();
+  m.launch(m.less, {B::arg(m.numbers[0]), B::arg(m.numbers[1]), B::arg(flag)}, m.one);
+  m.read(flag, slot, 0);
+  m.branch(slot, then, otherwise, 0);
+  m.twice(then);
+  m.twice(otherwise), m.twice(otherwise);
+  return std::move(m);
+}
+
+TEST_F(Choices, ABranchFollowsEachRunsOwnNumbers) {
+  Runs m(branches(), 2, gpu());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(m.of({1, 2}), 2);
+    EXPECT_EQ(m.of({2, 2}), 4);
+  }
+  EXPECT_EQ(m.graphs(), 5);
+  // Nothing is read back while the run is under way.
+  fake_cuda::clearCalls();
+  EXPECT_EQ(m.of({1, 2}), 2);
+  EXPECT_EQ(fake_cuda::calls("cuStreamSynchronize"), 1);
+  EXPECT_EQ(fake_cuda::calls("cuLaunchKernel"), 0);
+}
+
+// i = 0; while i < n: x doubled, i += step.
+B counting() {
+  Model m({"n", "step"});
+  const int32_t flag = m.inArena(0, 1), i = m.inArena(64, 8), slot = B::kVariables;
+  const size_t test = m.sub(), body = m.sub();
+  m.launch(m.zero, {B::arg(i)}, m.one);
+  m.loop(test, slot, body, 0);
+  m.launch(m.less, {B::arg(i), B::arg(m.numbers[0]), B::arg(flag)}, m.one, test);
+  m.read(flag, slot, test);
+  m.twice(body);
+  m.launch(m.increase, {B::arg(i), B::arg(m.numbers[1])}, m.one, body);
+  m.twice(0);
+  return std::move(m);
+}
+
+TEST_F(Choices, ALoopTurnsAsOftenAsEachRunSays) {
+  Runs m(counting(), 2, gpu());
+  for (int64_t n : {3, 3, 0, 1, 7, 0, 10}) EXPECT_EQ(m.of({n, 1}), float(int64_t(2) << n)) << n;
+  EXPECT_EQ(m.graphs(), 6);
+  EXPECT_EQ(m.of({10, 3}), 32);
+}
+
+TEST_F(Choices, DriversWithoutConditionalNodesWalk) {
+  Runs m(counting(), 2, gpu("libneso_fake_cuda_old.so"));
+  EXPECT_FALSE(m.context->queue->decides);
+  for (int64_t n : {3, 3, 0, 5}) EXPECT_EQ(m.of({n, 1}), float(int64_t(2) << n)) << n;
+  EXPECT_EQ(m.graphs(), 0);
+}
+
+// The same through integers and conditions that the size program computes of one number.
+TEST_F(Choices, ConditionsThatAreComparedWithNumbers) {
+  using Op = fbs::SizeOp;
+  struct Case {
+    std::function<int32_t(Model &, int32_t read)> condition; // its slot
+    std::function<bool(int64_t)> want;
+  };
+  const int32_t free = B::kVariables + 1;
+  auto compare = [&](Op op, bool left, int64_t c) {
+    return [=](Model &m, int32_t read) {
+      const int32_t k = m.constant(c);
+      m.size(op, free, left ? read : k, left ? k : read);
+      return free;
+    };
+  };
+  const Case cases[] = {
+      {[](Model &, int32_t read) { return read; }, [](int64_t v) { return v != 0; }},
+      {compare(Op::Lt, true, 3), [](int64_t v) { return v < 3; }},
+      {compare(Op::Lt, false, 3), [](int64_t v) { return 3 < v; }},
+      {compare(Op::Le, true, -3), [](int64_t v) { return v <= -3; }},
+      {compare(Op::Le, false, -3), [](int64_t v) { return -3 <= v; }},
+      {compare(Op::Eq, true, 4), [](int64_t v) { return v == 4; }},
+      {compare(Op::Ne, false, 4), [](int64_t v) { return v != 4; }},
+      {compare(Op::Lt, true, INT64_MIN), [](int64_t) { return false; }},
+      {compare(Op::Lt, false, INT64_MAX), [](int64_t) { return false; }},
+      {compare(Op::Le, false, INT64_MIN), [](int64_t) { return true; }},
+      {[&](Model &m, int32_t read) {
+         m.size(Op::Not, free, read);
+         return free;
+       },
+       [](int64_t v) { return v == 0; }},
+      {[&](Model &m, int32_t read) { // 0 != (3 < v), as cond's predicates are written
+         m.size(Op::Lt, free, m.constant(3), read);
+         m.size(Op::Ne, free + 1, m.constant(0), free);
+         return free + 1;
+       },
+       [](int64_t v) { return v > 3; }},
+      {[&](Model &m, int32_t read) { // -3 <= v and v < 4 and 1
+         m.size(Op::Le, free, m.constant(-3), read);
+         m.size(Op::Lt, free + 1, read, m.constant(4));
+         m.size(Op::And, free + 2, free, free + 1);
+         m.size(Op::And, free + 3, m.constant(1), free + 2);
+         return free + 3;
+       },
+       [](int64_t v) { return v >= -3 && v < 4; }},
+      {[&](Model &m, int32_t read) { // not (v != -3) or v != 4 ...
+         m.size(Op::Ne, free, read, m.constant(4));
+         m.size(Op::Ne, free + 1, m.constant(4), read);
+         m.size(Op::Or, free + 2, free, free + 1);
+         m.size(Op::Eq, free + 3, free + 2, m.constant(0));
+         return free + 3;
+       },
+       [](int64_t v) { return v == 4; }},
+      {[&](Model &m, int32_t read) { // (v < 3) < 2 always holds; (v < 3) == 7 never does
+         m.size(Op::Lt, free, read, m.constant(3));
+         m.size(Op::Lt, free + 1, free, m.constant(2));
+         m.size(Op::Eq, free + 2, free, m.constant(7));
+         m.size(Op::Or, free + 3, free + 2, free + 1);
+         return free + 3;
+       },
+       [](int64_t) { return true; }},
+  };
+  int number = 0;
+  for (const Case &c : cases) {
+    Model m({"v"});
+    const int32_t read = B::kVariables;
+    const size_t then = m.sub(), otherwise = m.sub();
+    m.read(m.numbers[0], read, 0, fbs::DType::I64);
+    const int32_t begin = int32_t(m.program.size()), condition = c.condition(m, read);
+    m.sizes(begin, 0);
+    m.branch(condition, then, otherwise, 0);
+    m.twice(then);
+    Runs r(std::move(m), 1, gpu());
+    for (int64_t v : {0, 0, 1, 2, 3, 4, 5, -2, -3, -4})
+      EXPECT_EQ(r.of({v}), c.want(v) ? 2 : 1) << "condition " << number << " of " << v;
+    EXPECT_EQ(r.graphs(), 9) << number;
+    ++number;
+  }
+}
+
+// Types of numbers, read from the first bytes of an i64.
+TEST_F(Choices, NumbersOfAllWidths) {
+  struct Case {
+    fbs::DType type;
+    std::function<int64_t(int64_t)> as;
+  };
+  const Case cases[] = {
+      {fbs::DType::Bool, [](int64_t v) { return int64_t((v & 255) != 0); }},
+      {fbs::DType::U8, [](int64_t v) { return int64_t(uint8_t(v)); }},
+      {fbs::DType::I8, [](int64_t v) { return int64_t(int8_t(v)); }},
+      {fbs::DType::I16, [](int64_t v) { return int64_t(int16_t(v)); }},
+      {fbs::DType::I32, [](int64_t v) { return int64_t(int32_t(v)); }},
+      {fbs::DType::I64, [](int64_t v) { return v; }},
+  };
+  for (const Case &c : cases) {
+    Model m({"v"});
+    const int32_t read = B::kVariables;
+    const size_t then = m.sub(), otherwise = m.sub();
+    m.read(m.numbers[0], read, 0, c.type);
+    m.size(fbs::SizeOp::Lt, read + 1, read, m.constant(1));
+    m.sizes(0, 0);
+    m.branch(read + 1, then, otherwise, 0);
+    m.twice(then);
+    Runs r(std::move(m), 1, gpu());
+    for (int64_t v : {int64_t(0), int64_t(0), int64_t(1), int64_t(-1), int64_t(200), int64_t(40000), int64_t(3) << 31, int64_t(1) << 40, INT64_MIN})
+      EXPECT_EQ(r.of({v}), c.as(v) < 1 ? 2 : 1) << int(c.type) << " of " << v;
+    EXPECT_EQ(r.graphs(), 8);
+  }
+}
+
+// while i < n: j = 0; while j < i: x doubled, j += 1; if i < 2: x doubled; i += 1.
+TEST_F(Choices, LoopsAndBranchesInLoops) {
+  Model m({"n", "one", "two"});
+  const int32_t flag = m.inArena(0, 1), flag2 = m.inArena(64, 1), i = m.inArena(128, 8), j = m.inArena(192, 8), slot = B::kVariables;
+  const size_t test = m.sub(), body = m.sub(), innerTest = m.sub(), inner = m.sub(), then = m.sub(), otherwise = m.sub();
+  m.launch(m.zero, {B::arg(i)}, m.one);
+  m.loop(test, slot, body, 0);
+  m.launch(m.less, {B::arg(i), B::arg(m.numbers[0]), B::arg(flag)}, m.one, test);
+  m.read(flag, slot, test);
+  m.launch(m.zero, {B::arg(j)}, m.one, body);
+  m.loop(innerTest, slot + 1, inner, body);
+  m.launch(m.less, {B::arg(j), B::arg(i), B::arg(flag2)}, m.one, innerTest);
+  m.read(flag2, slot + 1, innerTest);
+  m.twice(inner);
+  m.launch(m.increase, {B::arg(j), B::arg(m.numbers[1])}, m.one, inner);
+  m.launch(m.less, {B::arg(i), B::arg(m.numbers[2]), B::arg(flag2)}, m.one, body);
+  m.read(flag2, slot + 2, body);
+  m.branch(slot + 2, then, otherwise, body);
+  m.twice(then);
+  m.launch(m.increase, {B::arg(i), B::arg(m.numbers[1])}, m.one, body);
+  Runs r(std::move(m), 3, gpu());
+  for (int64_t n : {2, 2, 0, 1, 4, 5}) {
+    int64_t doublings = 0;
+    for (int64_t k = 0; k < n; ++k) doublings += k + (k < 2);
+    EXPECT_EQ(r.of({n, 1, 2}), float(int64_t(1) << doublings)) << n;
+  }
+  EXPECT_EQ(r.graphs(), 5);
+}
+
+// The number's memory is used again before the second condition that comes from it.
+TEST_F(Choices, ANumberOutlivesItsMemory) {
+  Model m({"a", "b", "c"});
+  const int32_t flag = m.inArena(0, 1), slot = B::kVariables;
+  const size_t then = m.sub(), otherwise = m.sub(), then2 = m.sub(), nothing = m.sub();
+  m.launch(m.less, {B::arg(m.numbers[0]), B::arg(m.numbers[1]), B::arg(flag)}, m.one);
+  m.read(flag, slot, 0);
+  m.branch(slot, then, otherwise, 0);
+  m.twice(then);
+  m.launch(m.less, {B::arg(m.numbers[1]), B::arg(m.numbers[2]), B::arg(flag)}, m.one);
+  m.branch(slot, then2, nothing, 0);
+  m.twice(then2), m.twice(then2);
+  Runs r(std::move(m), 3, gpu());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(r.of({1, 2, 0}), 8);
+    EXPECT_EQ(r.of({2, 1, 9}), 1);
+  }
+  EXPECT_EQ(r.graphs(), 5);
+}
+
+// Two branches that use other memory, beside each other, and work beside both: order by memory, whatever runs first.
+TEST_F(Choices, BranchesBesideEachOther) {
+  Model m({"a", "b"});
+  const int32_t flag = m.inArena(0, 1), flag2 = m.inArena(64, 1), i = m.inArena(128, 8), j = m.inArena(192, 8), slot = B::kVariables;
+  const size_t then = m.sub(), then2 = m.sub(), nothing = m.sub(), last = m.sub();
+  m.launch(m.zero, {B::arg(i)}, m.one);
+  m.launch(m.zero, {B::arg(j)}, m.one);
+  m.launch(m.less, {B::arg(m.numbers[0]), B::arg(m.numbers[1]), B::arg(flag)}, m.one);
+  m.read(flag, slot, 0);
+  m.branch(slot, then, nothing, 0);
+  m.launch(m.increase, {B::arg(i), B::arg(m.numbers[0])}, m.one, then);
+  m.launch(m.increase, {B::arg(i), B::arg(m.numbers[1])}, m.one, then);
+  m.launch(m.less, {B::arg(m.numbers[1]), B::arg(m.numbers[0]), B::arg(flag2)}, m.one);
+  m.read(flag2, slot + 1, 0);
+  m.branch(slot + 1, then2, nothing, 0);
+  m.launch(m.increase, {B::arg(j), B::arg(m.numbers[0])}, m.one, then2);
+  m.launch(m.increase, {B::arg(j), B::arg(m.numbers[1])}, m.one, then2);
+  m.launch(m.increase, {B::arg(i), B::arg(j)}, m.one);
+  // x doubled if i is 7 now.
+  m.read(i, slot + 2, 0, fbs::DType::I64);
+  m.size(fbs::SizeOp::Eq, slot + 3, slot + 2, m.constant(7));
+  m.sizes(0, 0);
+  m.branch(slot + 3, last, nothing, 0);
+  m.twice(last);
+  Runs r(std::move(m), 2, gpu());
+  for (int k = 0; k < 3; ++k) {
+    EXPECT_EQ(r.of({3, 4}), 2);
+    EXPECT_EQ(r.of({4, 3}), 2);
+    EXPECT_EQ(r.of({3, 3}), 1);
+    EXPECT_EQ(r.of({3, 5}), 1);
+  }
+  EXPECT_EQ(r.graphs(), 11);
+  neso_device_stats s;
+  neso_context_get_device_stats(r.context, &s);
+  EXPECT_GT(s.graph_streams, 1);
+}
+
+// What only the host can know is walked, as ever: a launch over as many programs as the device counted.
+TEST_F(Choices, LaunchesOverNumbersThatAreReadAreWalked) {
+  Model m({"n"});
+  const int32_t slot = B::kVariables;
+  m.read(m.numbers[0], slot, 0, fbs::DType::I64);
+  m.launch(m.doubles, {B::arg(m.x)}, slot);
+  Runs r(std::move(m), 1, gpu());
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(r.of({4}), 2);
+  EXPECT_EQ(r.graphs(), 0);
+}
+
+// A check of a number that a branch reads is the host's.
+TEST_F(Choices, ChecksOfNumbersThatAreReadAreWalked) {
+  Model m({"v"});
+  const int32_t slot = B::kVariables;
+  const size_t then = m.sub(), nothing = m.sub();
+  m.read(m.numbers[0], slot, 0, fbs::DType::I64);
+  m.size(fbs::SizeOp::Lt, slot + 1, slot, m.constant(5));
+  m.sizes(0, 0);
+  m.branch(slot + 1, then, nothing, 0);
+  m.step(fbs::Step::Guard, fbs::CreateGuard(m.fb, slot, m.fb.CreateString("v is {32}")), then);
+  m.twice(then);
+  Runs r(std::move(m), 1, gpu());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(r.of({4}), 2);
+    EXPECT_EQ(r.of({7}), 1);
+    EXPECT_STATUS(r.again({0}), NESO_GUARD_FAILED, "v is 0");
+  }
+  EXPECT_EQ(r.graphs(), 0);
+}
+
+TEST_F(Choices, LoopsWithALimitOfTurnsAreWalked) {
+  neso_context_options o = gpu();
+  o.turn_limit = 5;
+  Runs m(counting(), 2, o);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(m.of({5, 1}), 64);
+    EXPECT_STATUS(m.again({6, 1}), NESO_TURN_LIMIT, "more than the 5 turns");
+  }
+  EXPECT_EQ(m.graphs(), 0);
+}
+
+// A recorded loop that never ends sees the word of the host's, and the run fails; the next one is itself again.
+TEST_F(Choices, AnotherThreadEndsALoopThatTurnsForEver) {
+  Runs m(counting(), 2, gpu());
+  for (int64_t n : {1, 2}) EXPECT_EQ(m.of({n, 1}), float(2 << n));
+  for (int i = 0; i < 2; ++i) {
+    std::atomic<bool> ended{false};
+    std::thread other([&] {
+      while (!ended) neso_context_cancel(m.context), std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    });
+    EXPECT_STATUS(m.again({1, 0}), NESO_CANCELLED, "the run was cancelled");
+    ended = true;
+    other.join();
+    EXPECT_EQ(m.of({3, 1}), 16);
+  }
+  EXPECT_EQ(m.graphs(), 5);
+}
+
+// A driver that refuses while it records: the run is walked, and nothing is left open.
+TEST_F(Choices, AFailureWhileRecordingWalks) {
+  for (const char *function : {"cuGraphConditionalHandleCreate", "cuStreamGetCaptureInfo", "cuGraphAddNode", "cuStreamUpdateCaptureDependencies",
+                               "cuStreamBeginCaptureToGraph", "cuStreamEndCapture", "cuGraphInstantiate"})
+    for (int after : {0, 1}) {
+      fake_cuda::reset();
+      Runs m(branches(), 2, gpu());
+      EXPECT_EQ(m.of({1, 2}), 2);
+      fake_cuda::failNext(function, 801, after);
+      EXPECT_EQ(m.of({2, 2}), 4) << function;
+      EXPECT_EQ(m.of({1, 2}), 2) << function;
+    }
+}
+} // namespace
