@@ -101,7 +101,8 @@ Offset<fbs::Guard> StepRows::row(const plan::Guard &guard) {
 }
 
 Offset<fbs::LoadScalar> StepRows::row(const plan::LoadScalar &load) {
-  return fbs::CreateLoadScalar(rows_.fb, rows_.buffer(load.buffer), -1, dtypeOf(load.dtype), rows_.slot(load.symbol));
+  return fbs::CreateLoadScalar(rows_.fb, rows_.buffer(load.buffer), -1, dtypeOf(load.dtype), rows_.slot(load.symbol),
+                               load.turn.value_or(-1));
 }
 
 Offset<fbs::EvalSizes> StepRows::row(const plan::EvalSizes &eval) {

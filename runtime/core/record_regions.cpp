@@ -37,23 +37,41 @@ neso_status walker::record_step(const step &s) {
   return not_recordable("such a step");
 }
 
-// Where a number may be read again by the test of a condition: that follows at once, and no other comes from it.
-neso_status walker::stays_in_place(const step &load, bool *out) const {
+// May the test of a condition read a number where the load found it? Yes, if one condition comes from it, which follows in the same
+// sub-plan (of a loop: at the end of its test), and no step in between writes there.
+neso_status walker::stays_in_place(const step &load, memory_use number, bool *out) const {
+  const step *only = nullptr;
+  NESO_TRY(known_.condition_of(static_cast<const fbs::LoadScalar *>(load.row)->slot(), &only));
+  const step *const all = program_->steps.data();
   const step_range *in = nullptr;
-  const int32_t at = int32_t(&load - program_->steps.data());
   for (const step_range &r : program_->subplans)
-    if (at >= r.begin && at < r.end) in = &r;
-  int32_t next = at + 1;
-  while (next < in->end && is_silent(program_->steps[size_t(next)].kind)) ++next;
-  int conditions = 0;
-  NESO_TRY(known_.conditions_of(static_cast<const fbs::LoadScalar *>(load.row)->slot(), &conditions));
-  const bool tests = tested_ >= 0 && in == &program_->subplans[size_t(tested_)];
-  *out = conditions == 1 && (next < in->end ? program_->steps[size_t(next)].kind == fbs::Step::If : tests);
-  return NESO_OK;
+    if (&load >= all + r.begin && &load < all + r.end) in = &r;
+  const bool tests = tested_ >= 0 && in == &program_->subplans[size_t(tested_)] && only && only->kind == fbs::Step::While;
+  *out = false;
+  for (const step *s = &load + 1;; ++s) {
+    const bool end = s == all + in->end;
+    if (end || s == only) {
+      *out = end ? tests : only->kind == fbs::Step::If;
+      return NESO_OK;
+    }
+    stream_order between;
+    NESO_TRY(between.start(2, 2 * size_t(s->args.size) + 8, 1));
+    between.use(number);
+    between.add(false, false);
+    // What a region in between does nobody looks at here.
+    if (!add_step(*s, &between)) return NESO_OK;
+    between.add(false, false);
+    if (!is_silent(s->kind) && between.conflict(0, 1)) return NESO_OK;
+  }
 }
 
 neso_status walker::record_load(const step &s) {
   const auto *row = static_cast<const fbs::LoadScalar *>(s.row);
+  if (row->turn() >= 0) {
+    NESO_TRY(walk_step(s));
+    known_.set(row->slot(), binding_->slots[row->slot()]);
+    return NESO_OK;
+  }
   if (!known_.known(row->offset())) return not_recordable("a number whose place the device reads");
   const int64_t offset = row->offset() < 0 ? 0 : binding_->slots[row->offset()];
   const int item = int(item_size(int(row->dtype())));
@@ -61,7 +79,7 @@ neso_status walker::record_load(const step &s) {
                                             : binding_->extent_check(row->buffer(), offset, offset + item - 1, 1));
   const char *at = binding_->addresses[row->buffer()] + offset;
   bool stays = false;
-  NESO_TRY(stays_in_place(s, &stays));
+  NESO_TRY(stays_in_place(s, {at, at + item, false}, &stays));
   if (!stays) {
     char *kept = kept_.data + int64_t(row->slot()) * kKeptBytes;
     if (item > kKeptBytes) return not_recordable("a number of two parts");
@@ -118,8 +136,27 @@ neso_status walker::record_branch(const step &s) {
   return queue_->table->end_choice(queue_);
 }
 
-// The condition's steps are recorded twice: before the loop, and at the end of each turn for the next one.
+// Does the number of its turn decide a loop, and nothing that the device reads?
+neso_status walker::counts_turns(const step &s, bool *out) const {
+  array<bool> reached;
+  NESO_TRY(reached_from(*program_, s.a, &reached));
+  bool counts = false, reads = false;
+  for (size_t p = size_t(s.a); p < reached.size(); ++p)
+    for (int32_t i = program_->subplans[p].begin; reached[p] && i < program_->subplans[p].end; ++i) {
+      const step &t = program_->steps[size_t(i)];
+      if (t.kind == fbs::Step::LoadScalar) (static_cast<const fbs::LoadScalar *>(t.row)->turn() >= 0 ? counts : reads) = true;
+    }
+  *out = counts && !reads;
+  return NESO_OK;
+}
+
+// The condition's steps are recorded twice: before the loop, and at the end of each turn for the next one. Loops that count are
+// unrolled: a turn is then its steps alone, and what they compute with its number is known.
 neso_status walker::record_loop(const step &s) {
+  bool counts = false;
+  NESO_TRY(counts_turns(s, &counts));
+  if (counts && options_->turn_limit > 0 && choices_) return not_recordable("a limit of turns that a branch may not reach");
+  if (counts) return loop(s);
   if (options_->turn_limit > 0) return not_recordable("a loop whose turns are counted");
   device_test test, again;
   // The first turn and the later ones must find the same known.

@@ -178,7 +178,7 @@ bool recorded_slots::known_of(const fbs::Copy *row) const {
          known(row->dst_offset()) && known(row->src_offset());
 }
 
-neso_status recorded_slots::conditions_of(int32_t slot, int *out) const {
+neso_status recorded_slots::condition_of(int32_t slot, const step **out) const {
   array<bool> from;
   NESO_TRY(from.resize(size_t(program_->slot_count)));
   from[size_t(slot)] = true;
@@ -191,9 +191,12 @@ neso_status recorded_slots::conditions_of(int32_t slot, int *out) const {
       from[size_t(inst.dst())] |= uses;
     }
   }
-  *out = 0;
-  for (const step &s : program_->steps)
-    *out += (s.kind == fbs::Step::If && from[size_t(s.a)]) || (s.kind == fbs::Step::While && from[size_t(s.b)]);
+  *out = nullptr;
+  int count = 0;
+  for (const step &s : program_->steps) {
+    const bool comes = (s.kind == fbs::Step::If && from[size_t(s.a)]) || (s.kind == fbs::Step::While && from[size_t(s.b)]);
+    if (comes) *out = ++count == 1 ? &s : nullptr;
+  }
   return NESO_OK;
 }
 

@@ -29,8 +29,8 @@ public:
   /// Does what a step uses stay known?
   bool known_of(const step &launch) const;
   bool known_of(const fbs::Copy *row) const;
-  /// How many conditions of the plan come from what is read into `slot`.
-  neso_status conditions_of(int32_t slot, int *out) const;
+  /// The branch or loop whose condition comes from what is read into `slot`; nullptr: none, or several.
+  neso_status condition_of(int32_t slot, const step **out) const;
 
 private:
   enum class row_kind : uint8_t { known, number, test, unknown };

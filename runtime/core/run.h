@@ -56,6 +56,7 @@ private:
   neso_status do_step(const step &s);
   neso_status walk_step(const step &s);
   neso_status loop(const step &s);
+  neso_status turns(const step &s);
   neso_status check_cancelled() const;
   neso_status launch(const step &s, int32_t number);
   neso_status copy(const fbs::Copy *row);
@@ -83,9 +84,10 @@ private:
   neso_status record_guard(const step &s);
   neso_status record_branch(const step &s);
   neso_status record_loop(const step &s);
+  neso_status counts_turns(const step &s, bool *out) const;
   neso_status record_body(int body, int32_t subplan);
   neso_status test_of(int32_t slot, device_test *out) const;
-  neso_status stays_in_place(const step &load, bool *out) const;
+  neso_status stays_in_place(const step &load, memory_use number, bool *out) const;
 
   const plan *program_ = nullptr;
   queue *queue_ = nullptr;
@@ -101,6 +103,7 @@ private:
   const step *shown_ = nullptr;
   nan_check nans_;
   std::atomic<bool> cancelled_{false};
+  int64_t turn_ = 0; // of the innermost loop
   bool recording_ = false;
   int32_t recorded_ = 0; // steps so far
   int32_t choices_ = 0;  // branches and loops around the step that is recorded, which the device decides

@@ -34,6 +34,8 @@ public:
   int stream(size_t step) const { return rows_[step].stream; }
   /// The step of stream `other` after which `step` may begin, if its own stream does not say so already; -1: none.
   int32_t wait(size_t step, int other) const { return rows_[step].waits[other]; }
+  /// Must they be in order?
+  bool conflict(size_t a, size_t b) const { return conflict(rows_[a], rows_[b]); }
   /// Does a later step wait for it?
   bool awaited(size_t step) const { return rows_[step].awaited; }
 

@@ -126,6 +126,11 @@ neso_status walker::copy(const fbs::Copy *row) {
 }
 
 neso_status walker::load_scalar(const fbs::LoadScalar *row) {
+  if (row->turn() >= 0) {
+    // The device need not be waited for.
+    binding_->slots[row->slot()] = int64_t(uint64_t(row->turn()) + uint64_t(turn_));
+    return NESO_OK;
+  }
   int64_t offset = row->offset() < 0 ? 0 : binding_->slots[row->offset()], item = int64_t(item_size(int(row->dtype())));
   NESO_TRY(offset < 0 || offset > kMaxBytes ? binding_->extent_check(row->buffer(), -1, 0, 1)
                                             : binding_->extent_check(row->buffer(), offset, offset + item - 1, 1));
@@ -190,13 +195,22 @@ neso_status walker::walk_step(const step &s) {
   return NESO_OK;
 }
 
-// A loop whose sub-plans are empty must be open to cancellation, too.
 neso_status walker::loop(const step &s) {
+  const int64_t around = turn_;
+  const neso_status status = turns(s);
+  turn_ = around;
+  return status;
+}
+
+// A loop whose sub-plans are empty must be open to cancellation, too.
+neso_status walker::turns(const step &s) {
   const int64_t limit = options_->turn_limit > 0 ? options_->turn_limit : INT64_MAX;
   for (int64_t turn = 0;; ++turn) {
+    turn_ = turn;
     NESO_TRY(check_cancelled());
     if (__builtin_expect(options_->on_step != nullptr, 0)) NESO_TRY(notify(s, 0, 0, false));
     NESO_TRY(walk(s.a));
+    if (recording_ && !known_.known(s.b)) return fail(NESO_DEVICE_FAILED, "a loop that only the device can end cannot be recorded");
     if (binding_->slots[s.b] == 0) return NESO_OK;
     if (__builtin_expect(turn == limit, 0))
       return fail(NESO_TURN_LIMIT, "a loop would make more than the %lld turns that turn_limit allows", ll(limit));

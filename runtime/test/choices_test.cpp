@@ -54,6 +54,10 @@ struct Model : B {
   void read(int32_t from, int32_t slot, size_t in, fbs::DType type = fbs::DType::Bool) {
     step(fbs::Step::LoadScalar, fbs::CreateLoadScalar(fb, from, -1, type, slot), in);
   }
+  // The number of the turn, in the test of a loop.
+  void turn(int32_t from, int32_t slot, int64_t first, size_t in) {
+    step(fbs::Step::LoadScalar, fbs::CreateLoadScalar(fb, from, -1, fbs::DType::I64, slot, first), in);
+  }
   void sizes(int32_t begin, size_t in) {
     fbs::SizeRange range(begin, int32_t(program.size()));
     step(fbs::Step::EvalSizes, fbs::CreateEvalSizes(fb, &range), in);
@@ -346,6 +350,87 @@ TEST_F(Choices, BranchesBesideEachOther) {
   neso_device_stats s;
   neso_context_get_device_stats(r.context, &s);
   EXPECT_GT(s.graph_streams, 1);
+}
+
+// Turns that count are known: i = 2; while i < 6: x += i, i += 1 — x [4] by one kernel whose argument is i; inside a branch.
+B unrolled(bool branch) {
+  Model m({"a", "b", "one"});
+  const int32_t flag = m.inArena(0, 1), i = m.inArena(64, 8), turn = B::kVariables, more = turn + 1, slot = turn + 2;
+  const size_t then = branch ? m.sub() : 0, nothing = m.sub(), test = m.sub(), body = m.sub();
+  if (branch) {
+    m.launch(m.less, {B::arg(m.numbers[0]), B::arg(m.numbers[1]), B::arg(flag)}, m.one);
+    m.read(flag, slot, 0);
+    m.branch(slot, then, nothing, 0);
+  }
+  m.launch(m.zero, {B::arg(i)}, m.one, then);
+  m.loop(test, more, body, then);
+  m.turn(i, turn, 2, test);
+  m.size(fbs::SizeOp::Lt, more, turn, m.constant(6));
+  m.sizes(0, test);
+  m.launch(m.kernel("test_add_scalar", 3), {B::arg(m.x), B::arg(m.x), B::slotArg(turn)}, m.four, body);
+  m.launch(m.increase, {B::arg(i), B::arg(m.numbers[2])}, m.one, body);
+  m.twice(0);
+  return std::move(m);
+}
+
+TEST_F(Choices, LoopsThatCountAreUnrolled) {
+  for (bool branch : {false, true}) {
+    Runs m(unrolled(branch), 3, gpu());
+    for (int k = 0; k < 4; ++k) {
+      EXPECT_EQ(m.of({1, 2, 1}), 2 * (1 + 2 + 3 + 4 + 5));
+      EXPECT_EQ(m.of({2, 2, 1}), branch ? 2 : 30);
+    }
+    EXPECT_EQ(m.graphs(), 7);
+    // Walked, they wait for nothing either.
+    neso_context_options o = gpu();
+    o.cuda_graphs = -1;
+    Runs walked(unrolled(false), 3, o);
+    fake_cuda::clearCalls();
+    EXPECT_EQ(walked.of({1, 2, 1}), 30);
+    EXPECT_EQ(fake_cuda::calls("cuStreamSynchronize"), 1);
+    o.turn_limit = 3;
+    Runs limited(unrolled(branch), 3, gpu());
+    limited.context->options.turn_limit = 3;
+    for (int k = 0; k < 3; ++k) EXPECT_STATUS(limited.again({1, 2, 1}), NESO_TURN_LIMIT, "more than the 3 turns");
+  }
+}
+
+// Too many steps for one graph.
+TEST_F(Choices, LongLoopsThatCountAreWalked) {
+  Model m({"one"});
+  const int32_t i = m.inArena(64, 8), turn = B::kVariables, more = turn + 1;
+  const size_t test = m.sub(), body = m.sub();
+  m.loop(test, more, body, 0);
+  m.turn(i, turn, 0, test);
+  m.size(fbs::SizeOp::Lt, more, turn, m.constant(5000));
+  m.sizes(0, test);
+  m.launch(m.kernel("test_add_scalar", 3), {B::arg(m.x), B::arg(m.x), B::slotArg(turn)}, m.four, body);
+  Runs r(std::move(m), 1, gpu());
+  for (int k = 0; k < 3; ++k) EXPECT_EQ(r.of({1}), 1 + 5000 * 4999 / 2);
+  EXPECT_EQ(r.graphs(), 0);
+}
+
+// A number whose own memory is read by the test although other work lies in between; and one where that work writes there.
+TEST_F(Choices, WorkBetweenANumberAndItsBranch) {
+  for (bool overwritten : {false, true}) {
+    Model m({"a", "b", "c"});
+    const int32_t flag = m.inArena(0, 1), slot = B::kVariables;
+    const size_t then = m.sub(), nothing = m.sub();
+    m.launch(m.less, {B::arg(m.numbers[0]), B::arg(m.numbers[1]), B::arg(flag)}, m.one);
+    m.read(flag, slot, 0);
+    m.twice(0);
+    if (overwritten) m.launch(m.less, {B::arg(m.numbers[1]), B::arg(m.numbers[2]), B::arg(flag)}, m.one);
+    m.branch(slot, then, nothing, 0);
+    m.twice(then);
+    Runs r(std::move(m), 3, gpu());
+    for (int k = 0; k < 3; ++k) {
+      EXPECT_EQ(r.of({1, 2, 0}), 4);
+      fake_cuda::clearCalls();
+      EXPECT_EQ(r.of({2, 1, 9}), 2);
+      // The second run is recorded.
+      if (k == 0) EXPECT_EQ(fake_cuda::calls("cuMemcpyDtoDAsync"), overwritten);
+    }
+  }
 }
 
 // What only the host can know is walked, as ever: a launch over as many programs as the device counted.

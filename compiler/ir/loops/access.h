@@ -184,7 +184,7 @@ private:
   }
 
   void of(Like<ReadSpec, N> &spec) {
-    auto &[buffer, symbol] = spec;
+    auto &[buffer, symbol, turn] = spec;
     Like<Expr, N> first = 0;
     touch<N>(buffer, first, {.use = Use::Host, .mode = AccessMode::Read});
   }

@@ -267,9 +267,15 @@ struct UserKernelSpec {
 /// Element 0 of an integer or Bool buffer becomes the value of a size symbol: item(), the number of elements that a mask
 /// takes, the condition of a branch. What depends on the symbol is known behind this node. Within a region the node may run
 /// again: the symbol then has the value of the last time. No ranges.
+///
+///     %r = scalar t3            %r = scalar t3 turn from 0
+///
+/// `turn` is set in the test of a loop, where the element is that number plus the turns that the loop has made: whoever knows these need not
+/// read it.
 struct ReadSpec {
   BufferId buffer;
   Symbol symbol;
+  std::optional<int64_t> turn = std::nullopt;
 };
 
 /// A call of an operator that whoever runs the package brings. It sees tensors as they lie in memory, and values. No ranges.

@@ -161,7 +161,7 @@ struct Contents {
   std::string operator()(const AttentionSpec &s) const { return printAttention(names, s); }
   std::string operator()(const UserKernelSpec &s) const { return printUserKernel(names, s); }
   std::string operator()(const ReadSpec &s) const {
-    return fmt::format("    {} = scalar {}\n", s.symbol.str(), names(s.buffer));
+    return fmt::format("    {} = scalar {}{}\n", s.symbol.str(), names(s.buffer), turnText(s.turn));
   }
   std::string operator()(const RegionSpec &s) const { return printRegion(names, s); }
   std::string operator()(const ExternSpec &s) const { return "    " + externText(s, names) + "\n"; }
@@ -170,6 +170,8 @@ struct Contents {
 std::string contentsOf(const Node &n, const BufferNames &names) { return std::visit(Contents{names}, n.spec); }
 
 } // namespace
+
+std::string turnText(const std::optional<int64_t> &turn) { return turn ? fmt::format(" turn from {}", *turn) : ""; }
 
 std::string externText(const ExternSpec &s, const BufferNames &names) {
   auto view = [&](const ExternSpec::View &v) {

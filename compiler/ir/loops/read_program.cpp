@@ -392,9 +392,16 @@ void ProgramReader::ofNode(Line &line, Node &n) {
   if (auto *s = n.as<ReadSpec>()) {
     s->symbol = line.symbol();
     line.expect("="), line.expect("scalar"), s->buffer = named(line, line.until(" "));
+    s->turn = turnOf(line);
     return;
   }
   line.error("a line of a node is expected");
+}
+
+std::optional<int64_t> ProgramReader::turnOf(Line &line) {
+  if (!line.eat("turn")) return std::nullopt;
+  line.expect("from");
+  return line.integer();
 }
 
 bool ProgramReader::block(Line &line) {

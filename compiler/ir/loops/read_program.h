@@ -23,6 +23,8 @@ public:
   BufferId place(Line &line, Expr &index);
   /// What externText() writes.
   ExternSpec externCall(Line &line);
+  /// What turnText() writes.
+  std::optional<int64_t> turnOf(Line &line);
   /// Whether a region was begun and not ended.
   bool inRegion() const { return !open_.empty(); }
   /// The nodes read since the last call, for a kernel.

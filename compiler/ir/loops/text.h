@@ -13,6 +13,8 @@ BufferNames bufferNames(const Program &program);
 std::string print(const Node &node, const BufferNames &names);
 /// What ProgramReader::externCall reads.
 std::string externText(const ExternSpec &call, const BufferNames &names);
+/// What ProgramReader::turnOf reads: " turn from 0", or nothing.
+std::string turnText(const std::optional<int64_t> &turn);
 /// The lines of a program, in the order of its text: sizes and guards; a buffer, without the line's end; inputs and
 /// weights; (nodes;) outputs and trees.
 std::string printSizes(const Program &program);

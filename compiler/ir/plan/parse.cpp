@@ -308,6 +308,7 @@ private:
     load.symbol = line.symbol();
     line.expect("="), line.expect("scalar"), load.buffer = program_.named(line, line.until(" "));
     line.expect(":"), load.dtype = line.dtype();
+    load.turn = program_.turnOf(line);
     if (line.failed()) return std::nullopt;
     return load;
   }

@@ -141,6 +141,7 @@ struct LoadScalar {
   loops::BufferId buffer;
   DType dtype = DType::I64;
   Symbol symbol;
+  std::optional<int64_t> turn = std::nullopt; // as loops::ReadSpec says
 };
 /// Calls an operator of whoever runs the package.
 struct CallExtern {

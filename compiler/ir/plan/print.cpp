@@ -150,7 +150,7 @@ private:
   }
   std::string text(const Guard &g, size_t) const { return fmt::format("guard {}\n", g.condition.str()); }
   std::string text(const LoadScalar &v, size_t) const {
-    return fmt::format("{} = scalar {} : {}\n", v.symbol.str(), buffers_(v.buffer), name(v.dtype));
+    return fmt::format("{} = scalar {} : {}{}\n", v.symbol.str(), buffers_(v.buffer), name(v.dtype), loops::turnText(v.turn));
   }
   std::string text(const CallExtern &c, size_t) const { return fmt::format("extern {} {}\n", c.name, loops::externText(c.call, buffers_)); }
   std::string text(const EvalSizes &e, size_t) const { return fmt::format("sizes of {}\n", e.symbol.str()); }

@@ -420,8 +420,7 @@ bool ModelLowering::lowerTurns(const graph::Graph &g, Call &call, Values &values
   Expr turn;
   std::optional<Lowering::Known> tested;
   spec.blocks[0] = ctx_.block([&] {
-    turn = ctx_.read(counter);
-    ctx_.bound(turn.symbol(), {0, INT64_MAX});
+    turn = ctx_.readTurn(counter, fold ? 1 : 0);
     tested = ctx_.known();
   });
   spec.condition = lt(turn, turns);

@@ -50,14 +50,14 @@ void Lowering::demand(Expr condition, std::string what) {
   if (!condition.isConst(1)) demands_.push_back({condition, std::move(what) + where()});
 }
 
-void Lowering::readInto(const Tensor &x, Symbol symbol) {
+void Lowering::readInto(const Tensor &x, Symbol symbol, std::optional<int64_t> turn) {
   const Tensor scalar = reshape(x, {});
   std::optional<Strided> at = scalar.asStrided();
   if (!at || !at->offset.isConst(0)) {
     at = allocate(x.dtype(), {});
     store(scalar, *at);
   }
-  addNode(loops::ReadSpec{at->buffer, symbol});
+  addNode(loops::ReadSpec{at->buffer, symbol, turn});
   known_.insert(symbol), late_.insert(symbol);
   // What the compiler takes for granted of the number must hold.
   const Interval range = facts.range(symbol);
@@ -76,6 +76,13 @@ Expr Lowering::read(const Tensor &x) {
   const Symbol symbol = freshSymbol("read");
   readInto(x, symbol);
   if (x.dtype() == DType::Bool) bound(symbol, {0, 1});
+  return symbol;
+}
+
+Expr Lowering::readTurn(const Tensor &x, int64_t from) {
+  const Symbol symbol = freshSymbol("read");
+  readInto(x, symbol, from);
+  bound(symbol, {0, INT64_MAX});
   return symbol;
 }
 

@@ -59,6 +59,8 @@ public:
   void define(const Tensor &x, Expr wanted);
   /// Reads the one element of x into a new symbol.
   Expr read(const Tensor &x);
+  /// The number of a loop's turn, in its test: the element of `x`, which is `from` before the first turn and one more after each.
+  Expr readTurn(const Tensor &x, int64_t from);
   /// Asserts a condition that may depend on data; `message` as in Assertion.
   void require(Expr condition, std::string message);
   /// Says of the operator being lowered what its operands' sizes and numbers must be, where no fact proves it: `what` is wrong otherwise. Whoever
@@ -138,7 +140,7 @@ private:
   std::vector<Assertion> demands_;
   std::string refusal_;
   Strided resultOf(const ContractionSpec &spec);
-  void readInto(const Tensor &x, Symbol symbol);
+  void readInto(const Tensor &x, Symbol symbol, std::optional<int64_t> turn = std::nullopt);
   Known known_;           // sizes that have a value
   std::set<Symbol> late_; // those that ReadScalar nodes define
   int64_t nextNode_ = 0;

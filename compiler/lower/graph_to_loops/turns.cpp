@@ -32,8 +32,7 @@ void forTurns(Lowering &ctx, Expr count, const std::function<void(Expr turn)> &b
   Expr turn;
   Lowering::Known tested;
   spec.blocks[0] = ctx.block([&] {
-    turn = ctx.read(counter);
-    ctx.bound(turn.symbol(), {0, INT64_MAX});
+    turn = ctx.readTurn(counter, 0);
     tested = ctx.known();
   });
   spec.condition = lt(turn, count);

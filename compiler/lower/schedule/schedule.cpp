@@ -146,7 +146,7 @@ private:
       const plan::Kernel &kernel = p_.kernels[k.index()];
       if (kernel.kind == Node::Kind::ReadScalar) {
         const auto &read = kernel.nodes[0].get<ReadSpec>();
-        out.push_back(plan::LoadScalar{read.buffer, p_.program.buffer(read.buffer).dtype, read.symbol});
+        out.push_back(plan::LoadScalar{read.buffer, p_.program.buffer(read.buffer).dtype, read.symbol, read.turn});
       } else if (kernel.kind == Node::Kind::Extern) {
         const Node &node = kernel.nodes[0];
         out.push_back(plan::CallExtern{node.name, node.get<ExternSpec>(), node.origins});

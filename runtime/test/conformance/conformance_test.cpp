@@ -66,6 +66,37 @@ protected:
                                             b.fb.CreateVector(src)));
     return b;
   }
+  // Inputs n, a, b (i64) and x [4], which is changed: i = 0; while i < n: x doubled, i += 1; then x doubled if a < b.
+  static B choosing() {
+    B b = forEveryDevice();
+    const int32_t bytes = b.constant(8), flag_bytes = b.constant(1), one = b.constant(1), four = b.constant(4), more = B::kVariables;
+    int32_t numbers[3];
+    for (int i = 0; i < 3; ++i) {
+      b.input(std::string(1, "nab"[i]), {}, fbs::DType::I64);
+      numbers[i] = b.buffer(fbs::Location::Input, i, bytes);
+    }
+    b.input("x", {b.fixed(4)}, fbs::DType::F32, true);
+    b.weight("step", {2}, std::string("\1\0\0\0\0\0\0\0", 8));
+    b.arenas.push_back(fbs::CreateArena(b.fb, b.constant(128)));
+    const int32_t x = b.buffer(fbs::Location::Input, 3, b.constant(16)), step = b.buffer(fbs::Location::Constant, 0, bytes),
+                  i = b.buffer(fbs::Location::Arena, 0, bytes), flag = b.buffer(fbs::Location::Arena, 0, flag_bytes, b.constant(64));
+    b.subplans.resize(5);
+    b.prologueEnd = 0;
+    const int32_t zero = b.kernel("test_zero", 1), less = b.kernel("test_less", 3), doubles = b.kernel("test_double", 1),
+                  increase = b.kernel("test_increase", 2);
+    auto read = [&](int32_t slot, size_t in) { b.step(fbs::Step::LoadScalar, fbs::CreateLoadScalar(b.fb, flag, -1, fbs::DType::Bool, slot), in); };
+    b.launch(zero, {B::arg(i)}, one);
+    b.step(fbs::Step::While, fbs::CreateWhile(b.fb, 1, more, 2));
+    b.launch(less, {B::arg(i), B::arg(numbers[0]), B::arg(flag)}, one, 1);
+    read(more, 1);
+    b.launch(doubles, {B::arg(x)}, four, 2);
+    b.launch(increase, {B::arg(i), B::arg(step)}, one, 2);
+    b.launch(less, {B::arg(numbers[1]), B::arg(numbers[2]), B::arg(flag)}, one);
+    read(more + 1, 0);
+    b.step(fbs::Step::If, fbs::CreateIf(b.fb, more + 1, 3, 4));
+    b.launch(doubles, {B::arg(x)}, four, 3);
+    return b;
+  }
 };
 
 // A model in a context on the device under test, and its queue.
@@ -116,6 +147,7 @@ TEST_P(Device, IsARowOfTheTable) {
   EXPECT_EQ(m.queue()->table, t);
   if (m.queue()->records)
     EXPECT_TRUE(t->begin_recording && t->end_recording && t->use_branch && t->wait && t->launch_graph && t->free_graph);
+  if (m.queue()->decides) EXPECT_TRUE(t->begin_choice && t->begin_body && t->end_body && t->end_choice && m.queue()->stop);
   EXPECT_GE(m.queue()->branches, 1);
   neso_device_info info;
   EXPECT_EQ(neso_device_get_info(t->kind, 0, options().cuda_driver, &info), NESO_OK) << neso_error_text();
@@ -274,6 +306,99 @@ TEST_P(Device, RecordedWorkIsDoneAtEachLaunchAndNotBefore) {
   EXPECT_EQ(a.read(), std::string(64, '\0'));
   t.free_event(m.queue(), begin);
   t.free_event(m.queue(), end);
+}
+
+// Work on the device alone, so that devices whose kernels compute nothing have it too: a loop over the bytes of `flags`, each turn of which
+// moves them down by one and appends a byte to `trace`, and a branch on the first of `other`.
+TEST_P(Device, RecordedChoicesFollowTheMemoryOfEachLaunch) {
+  Open m(choosing(), options());
+  ASSERT_EQ(m.status, NESO_OK) << neso_error_text();
+  if (!m.queue()->decides) GTEST_SKIP() << "this device decides nothing";
+  Memory flags(m, std::string(16, '\0')), other(m, std::string(1, '\0')), trace(m, std::string(16, '.')), x(m, std::string(2, '.'));
+  const int64_t one = 1, all = 15;
+  device_scope scope(m.context->device);
+  const neso_device_vtable &t = m.table();
+  neso_rt::queue *q = m.queue();
+  const device_test goes{flags.data, NESO_BOOL, 1, 1, false}, low{other.data, NESO_I8, -3, 3, false};
+  auto shift = [&](Memory &in) {
+    // One after the other: what a copy writes the next one does not read.
+    for (int64_t i = 0; i < all; ++i) NESO_TRY(t.copy(q, in.data + i, &one, in.data + i + 1, &one, &one, 1, 1));
+    return NESO_OK;
+  };
+  auto record = [&] {
+    NESO_TRY(t.begin_choice(q, true, 1, goes));
+    NESO_TRY(t.begin_body(q, 0));
+    NESO_TRY(shift(flags));
+    NESO_TRY(shift(trace));
+    // A branch in the loop: outside of its interval it has no body.
+    NESO_TRY(t.begin_choice(q, false, 1, low));
+    NESO_TRY(t.begin_body(q, 0));
+    NESO_TRY(t.fill(q, trace.data + all, 1, 'a', 1));
+    NESO_TRY(t.end_body(q, nullptr));
+    NESO_TRY(t.end_choice(q));
+    NESO_TRY(t.end_body(q, &goes));
+    NESO_TRY(t.end_choice(q));
+    NESO_TRY(t.begin_choice(q, false, 2, low));
+    for (int body : {0, 1}) {
+      NESO_TRY(t.begin_body(q, body));
+      NESO_TRY(t.fill(q, x.data, 1, body ? 'n' : 'y', 1));
+      NESO_TRY(t.end_body(q, nullptr));
+    }
+    NESO_TRY(t.end_choice(q));
+    return t.fill(q, x.data + 1, 1, '!', 1);
+  };
+  graph *g = nullptr;
+  ASSERT_EQ(t.begin_recording(q), NESO_OK) << neso_error_text();
+  ASSERT_EQ(t.end_recording(q, record(), &g), NESO_OK) << neso_error_text();
+  struct {
+    int turns;
+    int8_t other;
+  } const launches[] = {{3, 0}, {0, 3}, {1, 4}, {5, -3}, {2, -4}};
+  for (const auto &l : launches) {
+    std::string begins(16, '\0'), want(16, '.');
+    for (int i = 0; i < l.turns; ++i) begins[size_t(i)] = 1;
+    const bool low = l.other >= -3 && l.other <= 3;
+    if (low) want.replace(size_t(16 - l.turns), size_t(l.turns), size_t(l.turns), 'a');
+    ASSERT_EQ(t.upload(q, flags.data, begins.data(), 16), NESO_OK);
+    ASSERT_EQ(t.upload(q, other.data, &l.other, 1), NESO_OK);
+    ASSERT_EQ(t.upload(q, trace.data, std::string(16, '.').data(), 16), NESO_OK);
+    ASSERT_EQ(t.launch_graph(q, g), NESO_OK) << neso_error_text();
+    EXPECT_EQ(flags.read(), std::string(16, '\0'));
+    EXPECT_EQ(trace.read(), want) << l.turns;
+    EXPECT_EQ(x.read(), low ? "y!" : "n!");
+  }
+  t.free_graph(q, g);
+  // One that is given up in a body leaves nothing, and the queue as it was.
+  ASSERT_EQ(t.begin_recording(q), NESO_OK);
+  ASSERT_EQ(t.begin_choice(q, true, 1, goes), NESO_OK);
+  ASSERT_EQ(t.begin_body(q, 0), NESO_OK);
+  EXPECT_EQ(t.end_recording(q, NESO_CANCELLED, &g), NESO_CANCELLED);
+  EXPECT_EQ(g, nullptr);
+  EXPECT_EQ(x.read(), "n!");
+}
+
+// n times, as the input says: x doubled; then, where a < b, once more. Every device, recorded or walked, in runs with other numbers.
+TEST_P(Device, BranchesAndLoopsOfAPlan) {
+  Open m(choosing(), options());
+  ASSERT_EQ(m.status, NESO_OK) << neso_error_text();
+  const int64_t runs[][3] = {{3, 1, 2}, {3, 1, 2}, {0, 2, 2}, {1, 5, 6}, {6, 0, -1}, {0, -1, 0}};
+  int64_t numbers[3];
+  Tensor x({4}, {1, 1, 1, 1});
+  for (const auto &run : runs) {
+    std::vector<neso_tensor> in, out(0);
+    for (int i = 0; i < 3; ++i) {
+      numbers[i] = run[i];
+      in.push_back({&numbers[i], nullptr, nullptr, 0, NESO_I64, NESO_CPU, 0});
+    }
+    x.data.assign(4, 1);
+    in.push_back(x.t);
+    ASSERT_EQ(m.run(in, out), NESO_OK) << neso_error_text();
+    if (!GetParam().computes) continue;
+    EXPECT_EQ(x.data, std::vector<float>(4, float((1 << run[0]) << (run[1] < run[2])))) << run[0];
+  }
+  neso_device_stats stats;
+  neso_context_get_device_stats(m.context, &stats);
+  EXPECT_EQ(stats.graph_launches, m.queue()->decides ? 5 : 0);
 }
 
 TEST_P(Device, RunsAPlan) {
