@@ -83,7 +83,8 @@ neso_status walker::record_load(const step &s) {
   if (!stays) {
     char *kept = kept_.data + int64_t(row->slot()) * kKeptBytes;
     if (item > kKeptBytes) return not_recordable("a number of two parts");
-    NESO_TRY(queue_->table->copy(queue_, kept, nullptr, at, nullptr, nullptr, 0, item));
+    constexpr int64_t none[1] = {0};
+    NESO_TRY(queue_->table->copy(queue_, kept, none, at, none, none, 0, item));
     at = kept;
   }
   known_.read(row->slot(), at, row->dtype());

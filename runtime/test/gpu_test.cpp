@@ -2,6 +2,11 @@
 // none. Expected values are worked out by hand.
 #include <pthread.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "test/choice_models.h"
 #include "test/harness.h"
 
 using namespace neso_test;
@@ -44,6 +49,29 @@ ld.global.f32 %f1, [%d1]; setp.neu.f32 %p3, %f1, 0f00000000; @%p3 add.u64 %d4, %
 add.u64 %d1, %d1, 4; sub.u64 %d3, %d3, 1; bra more;
 done:
 st.global.u64 [%d2], %d4;
+ret;
+}
+.visible .entry test_less(.param .u64 a, .param .u64 b, .param .u64 flag)
+{
+.reg .pred %p<3>; .reg .b32 %r<3>; .reg .b64 %d<6>;
+mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 ret;
+ld.param.u64 %d1, [a]; ld.param.u64 %d2, [b]; ld.param.u64 %d3, [flag];
+ld.global.u64 %d4, [%d1]; ld.global.u64 %d5, [%d2]; setp.lt.s64 %p2, %d4, %d5; selp.u32 %r2, 1, 0, %p2; st.global.u8 [%d3], %r2;
+ret;
+}
+.visible .entry test_increase(.param .u64 a, .param .u64 b)
+{
+.reg .pred %p<2>; .reg .b32 %r<2>; .reg .b64 %d<6>;
+mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 ret;
+ld.param.u64 %d1, [a]; ld.param.u64 %d2, [b];
+ld.global.u64 %d4, [%d1]; ld.global.u64 %d5, [%d2]; add.u64 %d4, %d4, %d5; st.global.u64 [%d1], %d4;
+ret;
+}
+.visible .entry test_zero(.param .u64 a)
+{
+.reg .pred %p<2>; .reg .b32 %r<2>; .reg .b64 %d<4>;
+mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 ret;
+ld.param.u64 %d1, [a]; mov.u64 %d2, 0; st.global.u64 [%d1], %d2;
 ret;
 }
 .extern .shared .align 16 .b8 dynamic[];
@@ -224,6 +252,34 @@ TEST_F(OnGpu, ACountReadFromTheDevice) {
   std::vector<neso_tensor> out(1);
   ASSERT_EQ(m.run({in.t}, out), NESO_OK) << neso_error_text();
   EXPECT_EQ(*static_cast<int64_t *>(out[0].data), 4);
+}
+
+// As nodes of the graph where the driver has them; the results are the same where it does not.
+TEST_F(OnGpu, BranchesAndLoops) {
+  Runs branch(withCode(branches("compute_80")), 2, onGpu()), loop(withCode(counting("compute_80")), 2, onGpu());
+  std::printf("the driver %s conditional nodes\n", loop.context->queue->decides ? "has" : "lacks");
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(branch.of({1, 2}), 2);
+    EXPECT_EQ(branch.of({2, 2}), 4);
+  }
+  for (int64_t n : {3, 3, 0, 1, 7, 0, 10}) EXPECT_EQ(loop.of({n, 1}), float(int64_t(2) << n)) << n;
+  EXPECT_EQ(branch.graphs(), branch.context->queue->decides ? 5 : 0);
+  EXPECT_EQ(loop.graphs(), loop.context->queue->decides ? 6 : 0);
+}
+
+TEST_F(OnGpu, AnotherThreadEndsALoopThatTurnsForEver) {
+  Runs m(withCode(counting("compute_80")), 2, onGpu());
+  for (int64_t n : {1, 2}) EXPECT_EQ(m.of({n, 1}), float(2 << n));
+  for (int i = 0; i < 2; ++i) {
+    std::atomic<bool> ended{false};
+    std::thread other([&] {
+      while (!ended) neso_context_cancel(m.context), std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    });
+    EXPECT_STATUS(m.again({1, 0}), NESO_CANCELLED, "the run was cancelled");
+    ended = true;
+    other.join();
+    EXPECT_EQ(m.of({3, 1}), 16);
+  }
 }
 
 TEST_F(OnGpu, LargeSharedMemoryAndClusters) {

@@ -358,7 +358,7 @@ typedef struct neso_context_options {
   void (*on_range)(void *user, const char *name, int begin);
   void *on_range_user;
   /* How many turns each loop of the model may make, each time that it is reached; the turn after them ends the run with NESO_TURN_LIMIT.
-   * 0: no limit. */
+   * 0: no limit. With a limit the host counts, so that runs with loops whose end the device decides are not recorded as CUDA graphs. */
   int64_t turn_limit;
 } neso_context_options;
 
@@ -396,7 +396,8 @@ NESO_API neso_status neso_context_watch(neso_context *context, int (*on_step)(vo
                                         void *user);
 
 /* Ends the run that is under way on another thread, with NESO_CANCELLED, before its next step or turn of a loop: kernels that have begun
- * are not stopped. From any thread, and from signal handlers; without a run under way it does nothing, and later runs are not touched.
+ * are not stopped, of a run that is one CUDA graph only its loops are. Behind neso_run_async it is neso_context_synchronize that says so. From
+ * any thread, and from signal handlers; without a run under way it does nothing, and later runs are not touched.
  * NULL is allowed. */
 NESO_API void neso_context_cancel(neso_context *context);
 
