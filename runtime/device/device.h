@@ -45,7 +45,7 @@ struct device {
 
 /// Two words of the host's that loops of recorded runs look at while they turn. Lock-free, so that signal handlers may ask.
 struct loop_stop {
-  std::atomic<uint32_t> asked; // not 0: they end before their next turn, or soon after
+  std::atomic<uint32_t> asked; // not 0: they end before one of their next turns
   std::atomic<uint32_t> ended; // not 0: one did, though its condition said that it goes on
 };
 

@@ -18,9 +18,9 @@ neso_status cuda_queue::start_choices() {
   void *words = allocate_host(sizeof *stop);
   if (!words) return fail(NESO_OUT_OF_MEMORY, "out of memory: %zu bytes", sizeof *stop);
   stop = new (words) loop_stop{};
-  if (driver_.cuMemAlloc(&asked_, sizeof(uint64_t)) != 0)
-    return fail(NESO_OUT_OF_MEMORY, "out of memory on cuda:%d: %zu bytes", on->index, sizeof(uint64_t));
-  NESO_TRY(check(driver_.cuMemsetD8Async(asked_, 0, sizeof(uint64_t), stream_for_other()), "filling device memory"));
+  if (driver_.cuMemAlloc(&asked_, sizeof(uint32_t)) != 0)
+    return fail(NESO_OUT_OF_MEMORY, "out of memory on cuda:%d: %zu bytes", on->index, sizeof(uint32_t));
+  NESO_TRY(check(driver_.cuMemsetD8Async(asked_, 0, sizeof(uint32_t), stream_for_other()), "filling device memory"));
   decides = true;
   return NESO_OK;
 }
@@ -39,7 +39,7 @@ neso_status cuda_queue::decide(const open_choice &choice, const device_test &tes
                        is_bool,
                        test.outside,
                        choice.loop ? reinterpret_cast<uint32_t *>(stop) : nullptr,
-                       reinterpret_cast<uint64_t *>(asked_)};
+                       reinterpret_cast<uint32_t *>(asked_)};
   void *list[] = {&p};
   return check(driver_.cuLaunchKernel(decide_, 1, 1, 1, 1, 1, 1, 0, stream_for_other(), list, nullptr), kDecideKernel);
 }

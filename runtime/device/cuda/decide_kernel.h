@@ -11,8 +11,8 @@ inline constexpr const char *kDecideKernel = "neso_decide";
 const char *cuda_decide_kernel();
 
 /// Its one parameter; one thread. The condition becomes 1 where the number lies in [low, high] (outside 1: where it does not), else 0.
-/// A loop (stop not null) asks the host's memory whether to go on, which takes over a microsecond: only kAskAfter nanoseconds after
-/// `*asked` were passed. Once it has been told to end it notes that in stop[1] and asks at each further test, so that loops around it end too.
+/// A loop (stop not null) asks the host's memory whether to go on, which takes about a microsecond, so only at every eighth test. Once it has
+/// been told to end it notes that in stop[1], and the next test asks too, so that loops around it end.
 struct cuda_decide_params {
   uint64_t handle; // of the node's condition
   const char *at;
@@ -22,7 +22,7 @@ struct cuda_decide_params {
   uint32_t is_bool;   // whatever is not 0 is 1
   uint32_t outside;
   uint32_t *stop;  // memory of the host, loop_stop of device.h
-  uint64_t *asked; // memory of the device: the timer when the host was asked last
+  uint32_t *asked; // memory of the device: how many tests loops have passed
 };
 static_assert(sizeof(cuda_decide_params) == 64, "the PTX has these offsets");
 

@@ -110,10 +110,8 @@ neso_status null_copy(queue *q, char *dst, const int64_t *dst_strides, const cha
   NESO_TRY(of(q)->check(src, element_extent(sizes, src_strides, rank) * item, "copying on the device, from"));
   null_work work{};
   work.kind = null_kind::copy, work.dst = dst, work.src = src, work.rank = rank, work.item = item;
-  const size_t bytes = size_t(rank) * sizeof *sizes;
-  memcpy(work.sizes, sizes, bytes);
-  memcpy(work.dst_strides, dst_strides, bytes);
-  memcpy(work.src_strides, src_strides, bytes);
+  for (int i = 0; i < rank; ++i)
+    work.sizes[i] = sizes[i], work.dst_strides[i] = dst_strides[i], work.src_strides[i] = src_strides[i];
   return of(q)->give(work);
 }
 
