@@ -69,11 +69,12 @@ steps
     7: launch pack
     8: while s0 < 9 after
       9: launch theirs
+      10: u0 = scalar n : i64 turn from 2
     do
-      10: copy [8, s0] of f32 from x strides [s0, 1] offset 0 to output 1 strides [1, 8] offset 2
+      11: copy [8, s0] of f32 from x strides [s0, 1] offset 0 to output 1 strides [1, 8] offset 2
   else
-    11: copy [8] of f32 from x strides [1] offset s0 to y strides [1] offset 0
-  12: launch theirs
+    12: copy [8] of f32 from x strides [1] offset s0 to y strides [1] offset 0
+  13: launch theirs
 )";
 
 Result<Plan> parseText(const std::string &text, const std::string &file) { return parse(text, file); }
@@ -102,6 +103,8 @@ TEST(PlanText, GivesBackItsText) {
   ASSERT_TRUE(branch->then.steps[1].as<While>());
   EXPECT_EQ(branch->then.steps[1].as<While>()->body.steps[0].as<Copy>()->dstOutput, 1);
   EXPECT_EQ(branch->otherwise.steps.size(), 1u);
+  EXPECT_EQ(branch->then.steps[1].as<While>()->test.steps[1].as<LoadScalar>()->turn, 2);
+  EXPECT_FALSE(p->main.steps[1].as<LoadScalar>()->turn);
   EXPECT_EQ(p->guards[0].message, guardOf(p->guards[0].condition).message);
 }
 
