@@ -150,9 +150,9 @@ def columns():
     L = torch.linalg
     def parts(x):
         # Three parts, the last one narrower; a pivot in the second one is not positive.
-        a, z = x @ x.mT + 3 * torch.eye(40), torch.complex(x, x.flip(0))
+        a, d, z = x @ x.mT + 3 * torch.eye(40), x.double() @ x.double().mT + 3 * torch.eye(40), torch.complex(x, x.flip(0))
         low = L.cholesky(z @ z.mH + 3 * torch.eye(40))
-        return L.cholesky(a), L.cholesky(a.double(), upper=True)[:, -1], low[-1], low[:, 17], L.cholesky_ex(a - 9 * torch.diag((torch.arange(40) == 21).float()))[1]
+        return L.cholesky(a), L.cholesky(d, upper=True)[:, -1], low[-1], low[:, 17], L.cholesky_ex(a - 9 * torch.diag((torch.arange(40) == 21).float()))[1]
     return [
         c("inv", lambda a: L.inv(a + 9 * torch.eye(20)), "f32 2x20x20"), c("solve", L.solve, "f32 3x33x33", "f32 3x33x2"), c("solve_transposed", lambda a, b: L.lu_solve(*L.lu_factor(a + 9 * torch.eye(20)), b, adjoint=True), "f32 2x20x20", "f32 2x20x3"), c("det", lambda a: (L.det(a / 4), *L.slogdet(a)), "f32 4x20x20"), c("lu_wide", lambda a: (*L.lu_factor(a), *L.lu(a)), "f32 2x10x14"),
         c("lu_tall", lambda a: L.lu_factor(a), "f64 2x14x10"), c("cholesky", lambda a: (L.cholesky(spd(a)), L.cholesky(spd(a), upper=True)), "f32 2x20x20"), c("cholesky_parts", parts, "f32 40x2"), c("qr", lambda a: L.qr(a), "f32 2x17x12"), c("qr_wide", lambda a: L.qr(a, mode="complete"), "f64 9x12"), c("values", lambda a: (L.eigvalsh(a), L.eigvalsh(a, UPLO="U"), L.eigvalsh(a * 1e-30), L.eigvalsh(a * 0), L.eigvalsh(a[:, :1, :1]), L.eigvalsh(a[:, :2, :2]), L.eigvalsh(a[:, :3, :3])), "f32 3x21x21"), c("values_f64", lambda a: (L.eigvalsh(a), L.eigvalsh(a[0] * 1e250), L.eigvalsh(a[1] @ a[1].mT), L.eigvalsh(torch.eye(5, dtype=a.dtype) + a[0, 0, 0] * 0)), "f64 2x33x33"), c("singular_values", lambda a: (L.svdvals(a), L.svdvals(a.mT), L.svdvals(a[:, :5]), L.svdvals(a[..., :1]), L.svdvals(a * 0), L.svdvals(a[:, :, :1] @ a[:, :1])), "f32 2x19x8"), c("singular_values_f64", L.svdvals, "f64 9x14"), c("inv_64", L.inv, "f64 64x64"),
