@@ -1,5 +1,8 @@
 // Models with branches and loops for tests on the fake GPU and on a real one, and contexts that run them again and again.
 #pragma once
+#include <atomic>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "core/context.h"
@@ -80,6 +83,18 @@ struct Runs : Loaded {
     return s.graph_launches;
   }
 };
+
+// A loop that never ends sees the word of the host's, and its run fails; the next one is itself again. m: counting().
+inline void expectCancelled(Runs &m) {
+  std::atomic<bool> ended{false};
+  std::thread other([&] {
+    while (!ended) neso_context_cancel(m.context), std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  EXPECT_STATUS(m.again({1, 0}), NESO_CANCELLED, "the run was cancelled");
+  ended = true;
+  other.join();
+  EXPECT_EQ(m.of({3, 1}), 16);
+}
 
 // if a < b: x doubled, else doubled twice, three times over.
 inline B branches(const std::string &arch = "sm_90") {

@@ -86,7 +86,7 @@ struct State {
   std::map<uint64_t, std::pair<CUgraph_st *, int>> conditions; // of which graph, and the value; -1: not set
   uint64_t nextCondition = 1;
   std::map<CUgraph_st *, std::weak_ptr<CUgraph_st>> bodies; // of conditional nodes
-  int alive = 0;
+  int alive = 0, unjoined = 0;
   double clock = 0;
 };
 State &state() {
@@ -367,6 +367,7 @@ void reset(std::vector<Chip> chips) {
   state().calls.clear();
   state().failures.clear();
   state().image.clear();
+  state().unjoined = 0;
   refuseProducts({});
 }
 void addKernel(const std::string &symbol, int args, Kernel kernel, int maps) {
@@ -391,6 +392,10 @@ void failNext(const std::string &function, int result, int after) {
 std::string lastImage() {
   Lock lock(state().lock);
   return state().image;
+}
+int unjoined() {
+  Lock lock(state().lock);
+  return state().unjoined;
 }
 int alive() {
   Lock lock(state().lock);
@@ -629,6 +634,11 @@ int cuStreamBeginCapture_v2(CUstream_st *s, int) {
   s->after.clear();
   return 0;
 }
+int cuStreamIsCapturing(CUstream_st *s, int *status) {
+  ENTER(cuStreamIsCapturing);
+  *status = s->recording ? kCuCapturing : 0;
+  return 0;
+}
 int cuStreamEndCapture(CUstream_st *s, CUgraph_st **out) {
   std::shared_ptr<Recording> all = std::move(s->recording);
   std::vector<size_t> ends = std::move(s->after);
@@ -637,7 +647,7 @@ int cuStreamEndCapture(CUstream_st *s, CUgraph_st **out) {
   ENTER(cuStreamEndCapture);
   // As the real driver: all branches must have come back to the stream where the recording began.
   all->graph->recording = nullptr;
-  if (!joined(*all, ends)) return 904;
+  if (!joined(*all, ends)) return ++state().unjoined, 904;
   all->graph->work = hostileOrder(*all);
   // A body stays what it is, its node's; of others the caller gets one of its own.
   if (all->graph.use_count() > 1)

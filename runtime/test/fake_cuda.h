@@ -47,6 +47,8 @@ std::string lastImage();
 /// Things made and not yet destroyed: memory blocks (host and device), modules, streams, events, graphs, retained
 /// contexts.
 int alive();
+/// Recordings that were ended although a branch was open, since reset.
+int unjoined();
 /// Counts what was made (+1) or destroyed (-1) by the fake cuBLASLt.
 void countAlive(int change);
 size_t deviceBytes();

@@ -12,6 +12,12 @@ Symbol blockOf(const std::vector<Blocking> &blockings, Symbol dimension) {
   NESO_UNREACHABLE("a dimension without blocks");
 }
 
+std::vector<Blocking> rowBlocks(const KernelContext &k) {
+  std::vector<Blocking> blockings;
+  for (size_t d = 0; d < k.kernel.xRanges.size(); ++d) blockings.push_back({Symbol::outer(d), k.kernel.xRanges[d], 1, -1});
+  return blockings;
+}
+
 void bindPrograms(Emitter &e, const std::vector<Blocking> &blockings, Val program) {
   KernelContext &k = e.k;
   Expr programs = 1;

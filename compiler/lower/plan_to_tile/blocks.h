@@ -19,6 +19,9 @@ struct Blocking {
 /// number that says which block to take, where it is not the program's id.
 void bindPrograms(Emitter &e, const std::vector<Blocking> &blockings, Val program = {});
 
+/// A block for each row of the kernel's outer dimensions.
+std::vector<Blocking> rowBlocks(const KernelContext &k);
+
 /// Which block of its dimension a program has: the symbol that bindPrograms binds for one of its blockings.
 Symbol blockOf(const std::vector<Blocking> &blockings, Symbol dimension);
 

@@ -4,9 +4,9 @@
 
 #include "ir/loops/build.h"
 #include "ir/tile/build.h"
-#include "lower/plan_to_tile/blocks.h"
 #include "lower/plan_to_tile/scratch_code.h"
 #include "lower/plan_to_tile/sort_order.h"
+#include "lower/plan_to_tile/sort_row.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -22,21 +22,9 @@ namespace {
 class DigitSort {
 public:
   DigitSort(KernelContext &k, const Facts &facts, const SortTiling &tiling)
-      : k_(k), code_(k), node_(k.kernel.nodes[0].get<SortSpec>()), scratch_(*node_.scratch), n_(k.kernel.rRanges[0]), row_(k, Frame{}),
-        tile_(k, Frame{tiling.tile}), method_(tiling.method) {
-    row_.facts = facts;
-    std::vector<Blocking> blockings;
-    for (size_t d = 0; d < k.kernel.xRanges.size(); ++d)
-      blockings.push_back({Symbol::outer(d), k.kernel.xRanges[d], 1, -1});
-    bindPrograms(row_, blockings);
-    tile_.facts = row_.facts, tile_.env = row_.env;
-    Expr row = 0;
-    for (size_t d = 0; d < k.kernel.xRanges.size(); ++d) row = row * k.kernel.xRanges[d] + Symbol::outer(d);
-    length_ = row_.index(n_), zero_ = row_.intConst(0), one_ = row_.intConst(1);
-    base_ = row_.index(row * n_ * Expr(2));
-    digits_ = SortScratch::digitsOf(keyBytes());
-    counts_ = row_.index(row * Expr(digits_ * SortScratch::kBuckets));
-  }
+      : k_(k), code_(k), node_(k.kernel.nodes[0].get<SortSpec>()), scratch_(*node_.scratch), frame_(k, facts, tiling.tile),
+        method_(tiling.method), digits_(SortScratch::digitsOf(keyBytes())),
+        counts_(row_.index(frame_.index * Expr(digits_ * SortScratch::kBuckets))) {}
 
   void run() {
     if (method_ == SortTiling::Method::Heap) return takeFirst();
@@ -86,12 +74,8 @@ private:
   void forTiles(Expr end, const std::function<void(Emitter &, Val mask, Val start)> &body) {
     const int64_t size = tile_.frame.tile[0];
     forLoop(zero_, row_.index(end), row_.intConst(size), [&](Val start) {
-      Emitter e = tile_;
-      e.forgetIndices();
-      e.stored.clear();
-      Val r = e.indexBinary("arith.addi", start, e.lanes(0));
-      e.env[Symbol::inner(0)] = r;
-      e.facts.setIndex(Symbol::inner(0), n_);
+      const Val r = tile_.indexBinary("arith.addi", start, tile_.lanes(0));
+      Emitter e = frame_.elements(tile_, r);
       Val inside;
       if (!e.facts.provablyDivisible(end, Expr(size))) {
         inside = e.compare("lt", r, e.index(end));
@@ -285,12 +269,13 @@ private:
   ScratchCode code_;
   const SortSpec &node_;
   const SortScratch &scratch_;
-  const Expr n_; // of a row
-  Emitter row_, tile_;
-  SortTiling::Method method_;
-  Val length_, zero_, one_;
-  Val base_, counts_; // where the row's words and counts begin
-  int64_t digits_ = 0;
+  SortRow frame_;
+  const Expr &n_ = frame_.n;
+  Emitter &row_ = frame_.one, &tile_ = frame_.many;
+  const Val &length_ = frame_.length, &zero_ = frame_.zero, &one_ = frame_.unit, &base_ = frame_.base;
+  const SortTiling::Method method_;
+  const int64_t digits_;
+  const Val counts_; // where the row's counts begin
 };
 
 } // namespace

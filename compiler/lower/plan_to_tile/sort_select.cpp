@@ -1,9 +1,9 @@
 #include "lower/plan_to_tile/sort_select.h"
 
 #include "ir/tile/build.h"
-#include "lower/plan_to_tile/blocks.h"
 #include "lower/plan_to_tile/scratch_code.h"
 #include "lower/plan_to_tile/sort_order.h"
+#include "lower/plan_to_tile/sort_row.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 namespace neso {
@@ -21,19 +21,9 @@ constexpr int64_t kMovedShare = 8, kMovedTiles = 4;
 class Selection {
 public:
   Selection(KernelContext &k, const Facts &facts, const SortTiling &tiling)
-      : k_(k), code_(k), node_(k.kernel.nodes[0].get<SortSpec>()), words_(node_.scratch->words), n_(k.kernel.rRanges[0]),
-        row_(k, Frame{}), tile_(k, Frame{tiling.tile}), size_(tiling.tile[0]), type_(k.plan.program.buffer(words_).dtype) {
+      : k_(k), code_(k), node_(k.kernel.nodes[0].get<SortSpec>()), words_(node_.scratch->words), frame_(k, facts, tiling.tile),
+        size_(tiling.tile[0]), type_(k.plan.program.buffer(words_).dtype), last_(word(-1)) {
     NESO_CHECK(node_.position < 0, "a selection by positions of its own");
-    row_.facts = facts;
-    std::vector<Blocking> blockings;
-    for (size_t d = 0; d < k.kernel.xRanges.size(); ++d)
-      blockings.push_back({Symbol::outer(d), k.kernel.xRanges[d], 1, -1});
-    bindPrograms(row_, blockings);
-    tile_.facts = row_.facts, tile_.env = row_.env;
-    Expr row = 0;
-    for (size_t d = 0; d < k.kernel.xRanges.size(); ++d) row = row * k.kernel.xRanges[d] + Symbol::outer(d);
-    length_ = row_.index(n_), zero_ = row_.intConst(0), one_ = row_.intConst(1), last_ = word(-1);
-    base_ = row_.index(row * n_ * Expr(2));
   }
 
   void run() {
@@ -88,12 +78,8 @@ private:
   Ends packed() {
     const int64_t size = size_;
     auto tileFrom = [&](Val start, bool whole, const Vals &now) {
-      Emitter e = tile_;
-      e.forgetIndices();
-      e.stored.clear();
-      const Val r = e.indexBinary("arith.addi", start, e.lanes(0));
-      e.env[Symbol::inner(0)] = r;
-      e.facts.setIndex(Symbol::inner(0), n_);
+      const Val r = tile_.indexBinary("arith.addi", start, tile_.lanes(0));
+      Emitter e = frame_.elements(tile_, r);
       Val inside;
       if (!whole) inside = e.compare("lt", r, length_), e.masks.push_back(inside);
       std::vector<Val> memo;
@@ -201,11 +187,7 @@ private:
 
   /// Stores the element at this position of the row, as the body gives it: a word does not tell -0 from 0.
   void storeAt(Val position) {
-    Emitter e = row_;
-    e.forgetIndices();
-    e.stored.clear();
-    e.env[Symbol::inner(0)] = position;
-    e.facts.setIndex(Symbol::inner(0), n_);
+    Emitter e = frame_.elements(row_, position);
     std::vector<Val> memo;
     const Val key = e.value(node_.body, node_.key, memo);
     e.forgetIndices();
@@ -217,12 +199,13 @@ private:
   ScratchCode code_;
   const SortSpec &node_;
   const loops::BufferId words_;
-  const Expr n_; // of a row
-  Emitter row_, tile_;
+  SortRow frame_;
+  const Expr &n_ = frame_.n;
+  Emitter &row_ = frame_.one, &tile_ = frame_.many;
+  const Val &length_ = frame_.length, &zero_ = frame_.zero, &one_ = frame_.unit, &base_ = frame_.base;
   const int64_t size_; // of a tile
   const DType type_;   // of a word
-  Val length_, zero_, one_, last_;
-  Val base_; // where the row's words begin
+  const Val last_;     // the greatest word
 };
 
 } // namespace

@@ -14,17 +14,10 @@ using loops::SortSpec;
 
 namespace {
 
-std::vector<Blocking> rowsOf(const KernelContext &k) {
-  std::vector<Blocking> blockings;
-  for (size_t d = 0; d < k.kernel.xRanges.size(); ++d)
-    blockings.push_back({Symbol::outer(d), k.kernel.xRanges[d], 1, -1});
-  return blockings;
-}
-
 /// Each row whole in one program.
 void sortWholeRows(KernelContext &k, const Facts &facts, const SortTiling &tiling) {
   const auto &node = k.kernel.nodes[0].get<SortSpec>();
-  std::vector<Blocking> blockings = rowsOf(k);
+  std::vector<Blocking> blockings = rowBlocks(k);
   const int64_t width = tiling.tile.back();
   Emitter e(k, Frame{tiling.tile});
   e.facts = facts;
@@ -58,7 +51,7 @@ void sortByRank(KernelContext &k, const Facts &facts, const SortTiling &tiling) 
   Expr n = k.kernel.rRanges[0];
   Emitter mine(k, Frame{tiling.tile});
   mine.facts = facts;
-  std::vector<Blocking> blockings = rowsOf(k);
+  std::vector<Blocking> blockings = rowBlocks(k);
   blockings.push_back({Symbol::inner(0), n, mine.frame.tile[0], 0});
   bindPrograms(mine, blockings);
   std::vector<Val> memo;
@@ -145,7 +138,7 @@ private:
   static Emitter tileOf(KernelContext &k, const Facts &facts, int64_t size) {
     Emitter e(k, Frame{{size}});
     e.facts = facts;
-    std::vector<Blocking> blockings = rowsOf(k);
+    std::vector<Blocking> blockings = rowBlocks(k);
     blockings.push_back({Symbol::inner(0), k.kernel.rRanges[0], size, 0});
     bindPrograms(e, blockings);
     return e;

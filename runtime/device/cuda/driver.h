@@ -72,7 +72,7 @@ inline constexpr int kCuAttributeMaxThreads = 1, kCuAttributeMultiprocessors = 1
 inline constexpr int kCuFunctionMaxDynamicShared = 8;
 inline constexpr int kCuJitErrorLog = 5, kCuJitErrorLogBytes = 6;
 inline constexpr unsigned kCuStreamNonBlocking = 1, kCuEventNoTiming = 2;
-inline constexpr int kCuCaptureRelaxed = 2;
+inline constexpr int kCuCaptureRelaxed = 2, kCuCapturing = 1;
 inline constexpr int kCuLaunchCluster = 4, kCuLaunchBeginsEarly = 6; // "programmatic stream serialization"
 inline constexpr int kCuNodeConditional = 13, kCuConditionIf = 0, kCuConditionWhile = 1;
 inline constexpr unsigned kCuSetDependencies = 1;

@@ -69,6 +69,7 @@ private:
   neso_status start_choices();
   neso_status decide(const open_choice &choice, const device_test &test);
   neso_status use_stream(int32_t depth, int32_t branch);
+  void join_branches(int32_t depth);
   neso_status copy_dims(char *dst, const char *src, const copy_dim *dims, int rank, int item);
   neso_status launch_own(int which, void *params, uint64_t threads);
   int64_t products_taken() const;

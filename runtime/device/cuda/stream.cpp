@@ -111,12 +111,28 @@ neso_status cuda_queue::begin_recording() {
   return NESO_OK;
 }
 
+// The branches that are still open come back to where recording began: the driver calls it an error to end it without them.
+void cuda_queue::join_branches(int32_t depth) {
+  for (int32_t b = 1; b < stream_order::kMaxStreams; ++b) {
+    int state = 0;
+    if (!lanes_[depth][b] || driver_.cuStreamIsCapturing(lanes_[depth][b], &state) != 0 || state != kCuCapturing) continue;
+    stream_ = lanes_[depth][b];
+    if (mark(&order_, false) != NESO_OK) continue;
+    stream_ = lanes_[depth][0];
+    (void)wait(order_);
+  }
+}
+
 neso_status cuda_queue::end_recording(neso_status status, graph **out) {
   cu_graph recorded = nullptr;
   cu_graph_exec ready = nullptr;
-  // Bodies that a failure left open; their graphs belong to their nodes.
+  // What a failure left open; the graphs of bodies belong to their nodes.
   for (; depth_ > 0; --depth_)
-    if (choices_[depth_ - 1].in_body) driver_.cuStreamEndCapture(lanes_[depth_][0], &recorded);
+    if (choices_[depth_ - 1].in_body) {
+      join_branches(depth_);
+      driver_.cuStreamEndCapture(lanes_[depth_][0], &recorded);
+    }
+  if (status != NESO_OK) join_branches(0);
   recorded = nullptr;
   branch_ = 0;
   stream_ = before_recording_;

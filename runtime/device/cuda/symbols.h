@@ -46,6 +46,7 @@ NESO_CUDA_SYMBOL(cuStreamSynchronize, "cuStreamSynchronize", (cu_stream stream))
 NESO_CUDA_SYMBOL(cuStreamWaitEvent, "cuStreamWaitEvent", (cu_stream stream, cu_event event, unsigned flags))
 NESO_CUDA_SYMBOL(cuStreamBeginCapture, "cuStreamBeginCapture_v2", (cu_stream stream, int mode))
 NESO_CUDA_SYMBOL(cuStreamEndCapture, "cuStreamEndCapture", (cu_stream stream, cu_graph *graph))
+NESO_CUDA_SYMBOL(cuStreamIsCapturing, "cuStreamIsCapturing", (cu_stream stream, int *status))
 NESO_CUDA_SYMBOL(cuGraphInstantiate, "cuGraphInstantiateWithFlags",
                  (cu_graph_exec * exec, cu_graph graph, unsigned long long flags))
 NESO_CUDA_SYMBOL(cuGraphLaunch, "cuGraphLaunch", (cu_graph_exec exec, cu_stream stream))
