@@ -59,9 +59,9 @@ struct MachineSheet {
   double secondKernel = 0;  // microseconds
   double bytesPerUs = 0;    // of the whole machine's memory
 
-  // Products of 16 bits, whole: floating-point operations a microsecond of one processor, by our kernels where no blocks were measured and by
-  // the library; microseconds that the library's take beside, and of one launch more; how much longer than measured ours take among other work.
-  double ownFlops = 0, libraryFlops = 0, libraryStart = 0, nextLaunch = 0, libraryMargin = 1;
+  // Products of 16 bits, whole: floating-point operations a microsecond of one processor, by our kernels and by the
+  // library; microseconds of a launch, and of one more.
+  double ownFlops = 0, libraryFlops = 0, launch = 0, nextLaunch = 0;
 
   // Blocks for products of 16 bits with 64 rows, columns and k or more, where such were measured.
   std::span<const ProductBlock> blocks;

@@ -177,16 +177,14 @@ bool libraryPays(const TileTarget &target, int64_t batch, int64_t m, int64_t n, 
                  double restBytes) {
   // Products of float32 keep their precision by three products of tf32 here, which the library does not have.
   if (itemBytes > 2 || std::min(m, n) < 64 || k < 64) return false;
-  // Microseconds beside a launch, and a launch more for the rest.
+  // Microseconds, a launch more for the rest.
   const MachineSheet &machine = target.machine;
   const double flops = 2.0 * static_cast<double>(batch) * static_cast<double>(m) * static_cast<double>(n) *
                        static_cast<double>(k) / static_cast<double>(machine.processors);
-  double ours = machine.blocks.empty() ? flops / machine.ownFlops : std::numeric_limits<double>::max();
-  for (const ProductBlock &b : machine.blocks)
-    ours = std::min(ours, blockTime(machine, b, batch * ((m + b.m - 1) / b.m) * ((n + b.n - 1) / b.n), k));
-  const double library =
-      machine.libraryStart + flops / machine.libraryFlops + (restBytes > 0 ? machine.nextLaunch + restBytes / machine.bytesPerUs : 0);
-  return library < ours * machine.libraryMargin;
+  const double ours = machine.launch + flops / machine.ownFlops,
+               library = machine.launch + flops / machine.libraryFlops +
+                         (restBytes > 0 ? machine.nextLaunch + restBytes / machine.bytesPerUs : 0);
+  return library < ours;
 }
 
 AttentionBlock attentionBlock(const TileTarget &target, int64_t heads, int64_t queries, int64_t head,
