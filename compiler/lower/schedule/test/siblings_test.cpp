@@ -86,7 +86,7 @@ struct Family {
   std::string join(Siblings siblings = Siblings::Together) {
     SplitRule rule;
     rule.siblings = siblings;
-    rule.machine.nextLaunch = 2, rule.machine.bytesPerUs = 1e4, rule.machine.narrow = rule.machine.wide = {0.25, 1e6};
+    rule.machine.nextLaunch = 2, rule.machine.bytesPerUs = 2.5e3, rule.machine.narrow = rule.machine.wide = {0.25, 1e6};
     std::string out;
     for (const auto &[id, said] : joinSiblings(p, rule)) out += fmt::format("{}\n", fmt::join(said, "\n"));
     Status sound = verify(p);
