@@ -236,6 +236,30 @@ class ArgumentKinds(Pair):
         return a, b, c
 
 
+@case(8)
+class FloatsFromData(Pair):
+    """Floats that are known only at run time: read from a tensor, and computed from that."""
+    def forward(self, x, y):
+        alpha = y.amax().item()
+        a, b = torch.empty_like(x), torch.empty_like(x)
+        grid = lambda meta: (cdiv(96, meta["BLOCK"]),)  # noqa: E731
+        scaled_add[grid](x, y, a, 96, alpha)
+        scaled_add[grid](x, y, b, 96, alpha * 0.5 + 1)
+        return a, b
+
+
+@case(8)
+class SizesFromData(Pair):
+    """How many elements, and over which grid, the data decides."""
+    def forward(self, x, y):
+        n = (x > 0).sum().item()
+        torch._check(n >= 0)
+        torch._check(n <= 96)
+        out = torch.zeros_like(x)
+        add_kernel[(cdiv(n, 16),)](x, y, out, n, BLOCK_SIZE=16)
+        return out
+
+
 @case(1)
 class EqualToOne(Pair):
     def forward(self, x, y):

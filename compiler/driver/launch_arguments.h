@@ -12,7 +12,7 @@
 namespace neso {
 
 /// One a parameter of the row, in order. `isOperator`: the node is an operator of the user's; pointers that are none of
-/// its arguments stay without a tensor, for its results. Errors: KernelBundleMismatch, KernelArgument.
+/// its arguments stay without a tensor, for its results. A Number's tensor is the model's float itself. Errors: KernelBundleMismatch, KernelArgument.
 Result<std::vector<BoundParameter>> bindParameters(const graph::Graph &g, const graph::Node &n,
                                                    const pt2::BundledLaunch &row, bool isOperator);
 

@@ -5,8 +5,10 @@
 #include <fstream>
 
 #include "base/diagnostics/pt2.h"
+#include "ir/tile/build.h"
 #include "ir/tile/interp.h"
 #include "ir/tile/passes/passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 
 namespace neso {
 
@@ -73,6 +75,23 @@ Result<triton::CompiledKernel> readTtir(const triton::KernelRequest &r, const Bu
       fmt::format("its .ttir has {} parameters, which are not those that the launch gives", func.getNumArguments()));
 }
 
+/// The float argument becomes a pointer to an f64, which is read and rounded where the function begins.
+void readFromMemory(tt::FuncOp func, unsigned arg) {
+  mlir::BlockArgument given = func.getArgument(arg);
+  auto type = llvm::cast<mlir::FloatType>(given.getType());
+  mlir::OpBuilder b = mlir::OpBuilder::atBlockBegin(&func.getBody().front());
+  const mlir::Location loc = given.getLoc();
+  auto pointer = tt::PointerType::get(b.getF64Type(), 1);
+  std::vector<mlir::Type> types(func.getArgumentTypes());
+  types[arg] = pointer;
+  func.setType(b.getFunctionType(types, func.getResultTypes()));
+  mlir::BlockArgument address = func.getBody().front().insertArgument(arg, pointer, loc);
+  mlir::Value number = tile::load(b, loc, address, mlir::Value(), mlir::Value(), false);
+  if (type != number.getType()) number = mlir::arith::TruncFOp::create(b, loc, type, number);
+  given.replaceAllUsesWith(number);
+  func.getBody().front().eraseArgument(arg + 1);
+}
+
 } // namespace
 
 Result<int> LaunchedKernels::compile(const pt2::KernelBundle &bundle, const std::vector<std::string> &paths,
@@ -112,7 +131,10 @@ Result<int> LaunchedKernels::compile(const pt2::KernelBundle &bundle, const std:
   for (const std::vector<NamedText> *list : {&r.constexprs, &r.values, &r.hints})
     for (const NamedText &t : *list) key += "\n" + t.first + "=" + t.second;
   for (const BoundParameter &b : bound)
-    if (b.kind == BoundParameter::Real) key += fmt::format("\n{}", b.real);
+    if (b.kind == BoundParameter::Real)
+      key += fmt::format("\n{}", b.real);
+    else if (b.kind == BoundParameter::Number)
+      key += "\nnumber";
   if (auto it = known_.find(key); it != known_.end()) return it->second;
 
   bool held = std::any_of(r.sources.begin(), r.sources.end(), [&](const NamedText &s) { return s.first == r.path; });
@@ -133,6 +155,9 @@ Result<int> LaunchedKernels::compile(const pt2::KernelBundle &bundle, const std:
                   fmt::format("its parameter {} is '{}', the bundle says '{}'", i, c->kernel.params[i].name,
                               row.parameters[i]));
   c->written = *c->kernel.module->getOps<tt::FuncOp>().begin();
+  for (size_t i = 0; i < bound.size(); ++i)
+    if (const triton::KernelParam &p = c->kernel.params[i]; bound[i].kind == BoundParameter::Number && p.argCount == 1)
+      readFromMemory(c->written, p.firstArg);
   // Numbers that are the same in every run are part of the program.
   std::vector<ArgFact> numbers(c->written.getNumArguments());
   for (const triton::KernelParam &p : c->kernel.params) {

@@ -26,10 +26,11 @@ struct LaunchedKernel {
 
 /// What one parameter of the source gets in one launch.
 struct BoundParameter {
-  enum Kind : uint8_t { Constexpr, Tensor, Integer, Real } kind = Constexpr;
+  /// Number: a float that is known only at run time; the launch hands on a tensor that holds it, as f64.
+  enum Kind : uint8_t { Constexpr, Tensor, Integer, Real, Number } kind = Constexpr;
   std::string type;      // of the signature
   std::string text;      // Constexpr; empty: the default of the source
-  graph::ValueId tensor; // Tensor
+  graph::ValueId tensor; // Tensor, Number
   Expr integer;          // Integer
   double real = 0;
 };

@@ -57,6 +57,8 @@ private:
 
   Status graph(Graph &g);
   Status wrapper(Graph &g, Node &n);
+  /// bindParameters; nodes that put floats of the model's into memory go to the end of the graph.
+  Result<std::vector<Bound>> parametersOf(Graph &g, const Node &n, const BundledLaunch &row, bool isOperator);
   Status customOp(Graph &g, Node n, const std::vector<const BundledLaunch *> &rows, std::vector<Node> &out);
   Choice chooseConfig(const BundledLaunch &row, std::vector<Choice> choices);
   Result<Choice> choose(const Graph &g, const Node &n, const BundledLaunch &row, const std::vector<Bound> &bound);
@@ -269,7 +271,7 @@ std::shared_ptr<UserLaunch> Binder::launchOf(const Graph &g, const Choice &choic
     const Bound &b = bound[i];
     UserLaunch::Parameter out;
     out.name = p.name;
-    if (b.kind == Bound::Tensor) {
+    if (b.kind == Bound::Tensor || b.kind == Bound::Number) {
       out.kind = UserLaunch::Parameter::Tensor;
       out.tensor = static_cast<int>(n.args.size());
       n.args.push_back(b.tensor);
@@ -297,6 +299,23 @@ std::shared_ptr<UserLaunch> Binder::launchOf(const Graph &g, const Choice &choic
   return launch;
 }
 
+Result<std::vector<Bound>> Binder::parametersOf(Graph &g, const Node &n, const BundledLaunch &row, bool isOperator) {
+  Result<std::vector<Bound>> bound = bindParameters(g, n, row, isOperator);
+  if (!bound) return bound;
+  for (size_t i = 0; i < bound->size(); ++i) {
+    Bound &b = (*bound)[i];
+    if (b.kind != Bound::Number) continue;
+    Node number;
+    number.name = n.name + "." + row.parameters[i], number.target = "aten.scalar_tensor.default", number.loc = n.loc, number.module = n.module;
+    number.args = {b.tensor, DType::F64}, number.argNames = {"s", "dtype"};
+    b.tensor = g.addValue(number.name, {.dtype = DType::F64});
+    number.outputs = {{b.tensor}};
+    if (Status s = graph::bindArguments(number, g); !s) return s.takeError();
+    g.nodes.push_back(std::move(number));
+  }
+  return bound;
+}
+
 Status Binder::wrapper(Graph &g, Node &n) {
   const BundledLaunch *row = rows_.of(n);
   if (!row) {
@@ -304,7 +323,7 @@ Status Binder::wrapper(Graph &g, Node &n) {
     missing_.push_back(makeDiag(diag::KernelSourceMissing, n.loc, name ? *name : n.name));
     return Status::ok();
   }
-  Result<std::vector<Bound>> bound = bindParameters(g, n, *row, false);
+  Result<std::vector<Bound>> bound = parametersOf(g, n, *row, false);
   if (!bound) return bound.takeError();
   Result<Choice> choice = choose(g, n, *row, *bound);
   if (!choice) return choice.takeError();
@@ -394,7 +413,7 @@ Status Binder::customOp(Graph &g, Node n, const std::vector<const BundledLaunch 
   }
   size_t nextOut = 0;
   for (const BundledLaunch *row : rows) {
-    Result<std::vector<Bound>> bound = bindParameters(g, n, *row, true);
+    Result<std::vector<Bound>> bound = parametersOf(g, n, *row, true);
     if (!bound) return bound.takeError();
     Result<Choice> choice = choose(g, n, *row, *bound);
     if (!choice) return choice.takeError();

@@ -99,7 +99,7 @@ def _type(parameter, value) -> str:
         return "u1"
     if isinstance(value, (int, torch.SymInt)):
         return annotated if annotated.startswith(("i", "u")) else _integer_type(value)
-    if isinstance(value, float):
+    if isinstance(value, (float, torch.SymFloat)):
         return annotated if annotated.startswith("fp") else "fp32"
     return "constexpr"
 

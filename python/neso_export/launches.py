@@ -221,7 +221,7 @@ def launch(kernel, grid, args, kwargs):
             raise NesoExportError(f"kernel '{base.__name__}' gets no value for '{p.name}'")
         if p.is_constexpr:
             value = _specialise(value)
-        if isinstance(value, torch.SymFloat) or isinstance(value, torch.SymBool):
+        if isinstance(value, torch.SymBool):
             raise NesoExportError(f"kernel '{base.__name__}': argument '{p.name}' is a {type(value).__name__}; pass a tensor or a Python number")
         if TensorDescriptor and isinstance(value, TensorDescriptor):
             value = _descriptor(value, p.name, base.__name__)
@@ -229,7 +229,7 @@ def launch(kernel, grid, args, kwargs):
         if isinstance(value, Descriptor):
             graph_args[p.name] = value.tensor
         else:
-            (graph_args if isinstance(value, (torch.Tensor, torch.SymInt)) else constants)[p.name] = value
+            (graph_args if isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat)) else constants)[p.name] = value
     index = _remember(constants, Launch(base, values, configs, tuner is not None, list(getattr(tuner, "keys", []) or []), heuristics))
     # Without metadata of descriptors torch cannot say what such a kernel writes and takes everything for written, which is safe; with it, torch
     # overlooks stores through descriptors and drops the launch.
