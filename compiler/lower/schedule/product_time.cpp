@@ -55,18 +55,14 @@ int64_t bestParts(const ProductShape &s, int64_t innermost, const MachineSheet &
   return best;
 }
 
-bool inMeasuredBlocks(const ProductShape &s, const MachineSheet &machine) {
-  constexpr int64_t kLeast = 64;
-  return s.itemBytes <= 2 && !machine.blocks.empty() && std::min({s.m, s.n, s.k}) >= kLeast;
-}
-
 double productTime(const ProductShape &s, int64_t innermost, const MachineSheet &machine) {
-  constexpr int64_t kFew = 16;
+  constexpr int64_t kLeast = 64, kFew = 16;
   // Few rows read their weights and do little else.
   if (std::min(s.m, s.n) < kFew)
     return static_cast<double>(s.batch * (s.m + s.n) * s.k * s.itemBytes) / machine.bytesPerUs;
   const int64_t parts = bestParts(s, innermost, machine);
-  if (parts > 1 || !inMeasuredBlocks(s, machine)) return costOf(s, parts, machine);
+  if (parts > 1 || s.itemBytes > 2 || machine.blocks.empty() || std::min({s.m, s.n, s.k}) < kLeast)
+    return costOf(s, parts, machine);
   double best = 0;
   for (const ProductBlock &b : machine.blocks) {
     const double time = blockTime(machine, b, s.batch * ((s.m + b.m - 1) / b.m) * ((s.n + b.n - 1) / b.n), s.k);

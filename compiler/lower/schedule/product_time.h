@@ -16,9 +16,7 @@ ProductShape shapeOf(const loops::Node &node, const loops::ContractionSpec &prod
 /// better whole.
 int64_t bestParts(const ProductShape &shape, int64_t innermost, const MachineSheet &machine);
 
-/// Whether blocks for such a product were measured.
-bool inMeasuredBlocks(const ProductShape &shape, const MachineSheet &machine);
-/// Of the whole product in the best of those, where there are such; else by the rates for products that are cut along k.
+/// Of the whole product in the blocks that were measured, where there are such; else by the rates for products that are cut along k.
 double productTime(const ProductShape &shape, int64_t innermost, const MachineSheet &machine);
 
 } // namespace neso::schedule

@@ -362,27 +362,21 @@ private:
     return out;
   }
 
-  /// Microseconds that one product of these parts saves. What would be computed behind the sums of one of them gets a launch of its own then, and
-  /// its result goes through memory; behind the sums it takes most of that time too, since nothing multiplies meanwhile.
+  /// Microseconds that one product of these parts saves, less what such estimates are wrong by. What would be computed behind the sums of one of
+  /// them gets a launch of its own then, and its result goes through memory; behind the sums it takes most of that time too, since nothing multiplies
+  /// meanwhile.
   double gainOf(const std::vector<const Part *> &parts) const {
     const MachineSheet &machine = rule_.machine;
+    constexpr double kUnsure = 0.02;
     double gain = machine.nextLaunch * (static_cast<double>(parts.size()) - 1.5);
     int64_t columns = 0;
     std::map<Node *, int64_t> lost;
     for (const Part *p : parts) {
-      columns += p->columns, gain += timeOf(*p, p->columns) * (1 - unsure(*p));
+      columns += p->columns, gain += timeOf(*p, p->columns) * (1 - kUnsure);
       for (Node *reader : behind(*p)) lost[reader] = std::max(lost[reader], bytesOf(*p));
     }
     for (const auto &[reader, bytes] : lost) gain -= machine.nextLaunch + 0.5 * static_cast<double>(bytes) / machine.bytesPerUs;
     return gain - timeOf(*parts[0], columns);
-  }
-
-  /// What the times are wrong by, as a share. In measured blocks short products took longer among other work than alone: gate and up of a Llama of
-  /// 512 tokens 61 us, joined 49, where the times say 38 and 38.
-  double unsure(const Part &part) const {
-    const ContractionSpec &c = part.node->get<ContractionSpec>();
-    const ProductShape s = shapeOf(*part.node, c, program_.facts);
-    return inMeasuredBlocks(s, rule_.machine) ? -0.1 : 0.02;
   }
 
   /// Joins all, or those without work behind their sums, if that gains anything.
