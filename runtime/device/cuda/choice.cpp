@@ -41,10 +41,7 @@ neso_status cuda_queue::decide(const open_choice &choice, const device_test &tes
                        choice.loop ? reinterpret_cast<uint32_t *>(stop) : nullptr,
                        reinterpret_cast<uint32_t *>(asked_)};
   void *list[] = {&p};
-  cu_launch_attribute early{};
-  const cu_launch_config config{1, 1, 1, 1, 1, 1, 0, stream_, &early, behind_early(&early)};
-  behind_launch_ = false;
-  return check(driver_.cuLaunchKernelEx(&config, decide_, list, nullptr), kDecideKernel);
+  return check(driver_.cuLaunchKernel(decide_, 1, 1, 1, 1, 1, 1, 0, stream_for_other(), list, nullptr), kDecideKernel);
 }
 
 neso_status cuda_queue::begin_choice(bool loop, int bodies, const device_test &test) {
@@ -54,12 +51,12 @@ neso_status cuda_queue::begin_choice(bool loop, int bodies, const device_test &t
   cu_graph graph = nullptr;
   const cu_graph_node *after = nullptr;
   size_t count = 0;
-  NESO_TRY(check(driver_.cuStreamGetCaptureInfo(stream_, &state, &id, &graph, &after, &count), kWhat));
+  NESO_TRY(check(driver_.cuStreamGetCaptureInfo(stream_for_other(), &state, &id, &graph, &after, &count), kWhat));
   open_choice &choice = choices_[depth_];
   choice = {0, {}, branch_, loop, false};
   NESO_TRY(check(driver_.cuGraphConditionalHandleCreate(&choice.handle, graph, gpu_.context, 0, 0), kWhat));
   NESO_TRY(decide(choice, test));
-  NESO_TRY(check(driver_.cuStreamGetCaptureInfo(stream_, &state, &id, &graph, &after, &count), kWhat));
+  NESO_TRY(check(driver_.cuStreamGetCaptureInfo(stream_for_other(), &state, &id, &graph, &after, &count), kWhat));
   cu_node_params params{};
   params.type = kCuNodeConditional;
   params.conditional = {choice.handle, loop ? kCuConditionWhile : kCuConditionIf, unsigned(bodies), nullptr, gpu_.context};

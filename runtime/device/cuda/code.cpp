@@ -160,7 +160,7 @@ neso_status cuda_device::own_kernel(int which, cu_function *out) const {
 }
 
 neso_status cuda_device::decide_kernel(cu_function *out) const {
-  return load_own(cuda_decide_kernel(begins_early), &decide_module_, kDecideKernel, out);
+  return load_own(cuda_decide_kernel(), &decide_module_, kDecideKernel, out);
 }
 
 } // namespace neso_rt

@@ -7,8 +7,8 @@ namespace neso_rt {
 
 inline constexpr const char *kDecideKernel = "neso_decide";
 
-/// The PTX text. waits: it waits itself for the launches before it, on chips of compute capability 9.0 and later.
-const char *cuda_decide_kernel(bool waits);
+/// The PTX text.
+const char *cuda_decide_kernel();
 
 /// Its one parameter; one thread. The condition becomes 1 where the number lies in [low, high] (outside 1: where it does not), else 0.
 /// A loop (stop not null) asks the host's memory whether to go on, which takes about a microsecond, so only at every eighth test. Once it has

@@ -7,14 +7,6 @@ namespace {
 constexpr uint64_t kGridX = 0x7fffffff, kGridYZ = 65535;
 }
 
-uint32_t cuda_queue::behind_early(cu_launch_attribute *out) const {
-  if (!behind_launch_ || !gpu_.begins_early) return 0;
-  *out = {};
-  out->id = kCuLaunchBeginsEarly;
-  out->value.begins_early = 1;
-  return 1;
-}
-
 neso_status cuda_queue::launch(int32_t kernel, const void *args, const uint32_t grid[3]) {
   if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return NESO_OK;
   const cuda_kernel &k = gpu_.kernels[size_t(kernel)];
@@ -42,7 +34,11 @@ neso_status cuda_queue::launch(int32_t kernel, const void *args, const uint32_t 
     cluster.id = kCuLaunchCluster;
     cluster.value.cluster = {unsigned(entry.cluster), 1, 1};
   }
-  config.attribute_count += behind_early(&attributes[config.attribute_count]);
+  if (behind_launch_ && gpu_.begins_early) {
+    cu_launch_attribute &early = attributes[config.attribute_count++] = {};
+    early.id = kCuLaunchBeginsEarly;
+    early.value.begins_early = 1;
+  }
   const cu_result r = driver_.cuLaunchKernelEx(&config, entry.function, params_.data(), nullptr);
   behind_launch_ = true;
   if (__builtin_expect(r == 0, 1)) return NESO_OK;

@@ -73,8 +73,6 @@ private:
   neso_status copy_dims(char *dst, const char *src, const copy_dim *dims, int rank, int item);
   neso_status launch_own(int which, void *params, uint64_t threads);
   int64_t products_taken() const;
-  /// How many attributes a launch gets, one or none: it need not wait for the launch of the plan's before it, since it does so itself.
-  uint32_t behind_early(cu_launch_attribute *out) const;
   /// stream_, for work that is no launch of the plan's kernels: the launch after it waits for it.
   cu_stream stream_for_other() { return behind_launch_ = false, stream_; }
 
