@@ -10,7 +10,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from user_kernels import (
     add_kernel, add_op, add_twice, add_upcast, append_kernel, cdiv, count_kernel, descriptor_kernel, double_, fill_column, heuristic_square,
     leaky, matmul_kernel, min_max_kernel, mul2_inplace_kernel, options_kernel, relu, rotate_kernel, row_shift_kernel, scaled_add,
-    softmax_kernel, strided_copy, strided_copy_to, tanh_like, transposing_kernel, two_stores_kernel, warps_kernel)
+    softmax_kernel, strided_copy, strided_copy_to, tanh_like, transposing_kernel, two_stores_kernel, warps_kernel, weighted_sums)
 
 CASES = {}
 N = {0: torch.export.Dim("n", min=2, max=4096)}
@@ -258,6 +258,16 @@ class SizesFromData(Pair):
         out = torch.zeros_like(x)
         add_kernel[(cdiv(n, 16),)](x, y, out, n, BLOCK_SIZE=16)
         return out
+
+
+@case(8, 3, dynamic={"x": N, "y": N})
+class TuplesOfTensors(Pair):
+    """Tensors that are read, numbers of three kinds, tensors that are written."""
+    def forward(self, x, y):
+        n = x.numel()
+        a, b, c = (torch.empty_like(x) for _ in range(3))
+        weighted_sums[(cdiv(n, 32),)]((x, y, x * y), (y.amax().item(), 0.5, 2), (a, b, c), n, BLOCK=32)
+        return a, b, c + 1
 
 
 @case(1)

@@ -45,6 +45,16 @@ def scaled_add(x_ptr, y_ptr, out_ptr, n, alpha, BLOCK: tl.constexpr):
     tl.store(out_ptr + offsets, alpha * tl.load(x_ptr + offsets, mask=mask) + tl.load(y_ptr + offsets, mask=mask), mask=mask)
 
 
+@triton.jit
+def weighted_sums(ins, weights, outs, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    total = tl.zeros([BLOCK], tl.float32)
+    for i in tl.static_range(len(ins)):
+        total += tl.load(ins[i] + offsets, mask=mask) * weights[i]
+        tl.store(outs[i] + offsets, total, mask=mask)
+
+
 @triton.autotune(configs=[triton.Config({"BLOCK": 8}), triton.Config({"BLOCK": 32})], key=["n"])
 @triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0, "WIDE": lambda args: args["BLOCK"] > 16})
 @triton.jit

@@ -104,6 +104,42 @@ Result<BoundParameter> bindGiven(const Graph &g, const Node &n, const BundledLau
   return badArgument(n, row, parameter, "has a kind of value that no kernel takes");
 }
 
+/// The items of "(a, (b, c), d[1, 2])", or nothing where the text is no tuple.
+std::optional<std::vector<std::string>> itemsOf(std::string_view text) {
+  if (!text.starts_with("(") || !text.ends_with(")")) return std::nullopt;
+  std::vector<std::string> out(1);
+  int depth = 0;
+  for (char c : text.substr(1, text.size() - 2)) {
+    depth += c == '(' || c == '[' ? 1 : c == ')' || c == ']' ? -1 : 0;
+    if (c == ',' && depth == 0)
+      out.emplace_back();
+    else if (c != ' ' || !out.back().empty())
+      out.back() += c;
+  }
+  if (out.back().empty()) out.pop_back();
+  return out;
+}
+
+/// A tuple of what the model gives ("input:NAME") and of numbers, each of a type of its own.
+Result<BoundParameter> bindTuple(const Graph &g, const Node &n, const BundledLaunch &row, const std::string &parameter,
+                                 const std::string &type, const std::vector<std::string> &types, const std::vector<std::string> &texts) {
+  if (types.size() != texts.size())
+    return bundleMismatch(n, row, fmt::format("parameter '{}' is a tuple of {}, but the bundle gives {} values", parameter, types.size(), texts.size()));
+  BoundParameter b;
+  b.kind = BoundParameter::Tuple, b.type = type;
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i] == "constexpr" || types[i].starts_with("tensordesc") || types[i].starts_with("("))
+      return badArgument(n, row, parameter, "is a tuple with an item of type " + types[i] + "; only pointers and numbers are supported there");
+    const Argument *a = texts[i].starts_with("input:") ? givenTo(n, texts[i].substr(6)) : nullptr;
+    if (!a && texts[i].starts_with("input:")) return bundleMismatch(n, row, "the node has no argument '" + texts[i].substr(6) + "'");
+    Result<BoundParameter> item = a ? bindGiven(g, n, row, parameter, types[i], *a) : bindLiteral(n, row, parameter, types[i], texts[i]);
+    if (!item) return item;
+    if (item->kind == BoundParameter::Constexpr) return badArgument(n, row, parameter, "is a tuple that holds " + texts[i]);
+    b.items.push_back(std::move(*item));
+  }
+  return b;
+}
+
 } // namespace
 
 Result<std::vector<BoundParameter>> bindParameters(const Graph &g, const Node &n, const BundledLaunch &row,
@@ -119,6 +155,12 @@ Result<std::vector<BoundParameter>> bindParameters(const Graph &g, const Node &n
       if (type != "constexpr")
         return bundleMismatch(n, row, "the bundle gives no value to parameter '" + parameter + "'");
       out.push_back(unset);
+      continue;
+    }
+    if (const auto types = itemsOf(type), texts = itemsOf(*text); types && texts) {
+      Result<BoundParameter> b = bindTuple(g, n, row, parameter, type, *types, *texts);
+      if (!b) return b.takeError();
+      out.push_back(std::move(*b));
       continue;
     }
     if (*text == "input" || text->starts_with("input:")) {

@@ -58,14 +58,17 @@ Result<triton::CompiledKernel> readTtir(const triton::KernelRequest &r, const Bu
       bool there = bound[i].kind != BoundParameter::Constexpr && (ones || !isOne(bound[i]));
       if (there && next < func.getNumArguments()) {
         auto desc = llvm::dyn_cast<tt::TensorDescType>(func.getArgumentTypes()[next]);
-        p.firstArg = next, p.argCount = desc ? 1 + 2 * static_cast<unsigned>(desc.getBlockType().getRank()) : 1;
+        p.firstArg = next;
+        p.argCount = desc                                    ? 1 + 2 * static_cast<unsigned>(desc.getBlockType().getRank())
+                     : bound[i].kind == BoundParameter::Tuple ? static_cast<unsigned>(bound[i].items.size())
+                                                              : 1;
       }
       next += there ? std::max(p.argCount, 1u) : 0;
       out.params.push_back(std::move(p));
     }
     if (next != func.getNumArguments()) continue;
     for (const auto &[p, b] : llvm::zip(out.params, bound))
-      if (p.argCount != 0 &&
+      if (p.argCount != 0 && b.kind != BoundParameter::Tuple &&
           isPointerType(b.type) != llvm::isa<tt::PointerType, tt::TensorDescType>(func.getArgumentTypes()[p.firstArg]))
         return mismatch("parameter '" + p.name + "' of its .ttir is of another type than the launch gives");
     out.module = std::move(*module);
@@ -73,6 +76,16 @@ Result<triton::CompiledKernel> readTtir(const triton::KernelRequest &r, const Bu
   }
   return mismatch(
       fmt::format("its .ttir has {} parameters, which are not those that the launch gives", func.getNumArguments()));
+}
+
+/// What the kernel's program depends on of a number.
+void addNumber(const BoundParameter &b, std::string &key) {
+  if (b.kind == BoundParameter::Real)
+    key += fmt::format("\n{}", b.real);
+  else if (b.kind == BoundParameter::Number)
+    key += "\nnumber";
+  else if (b.kind == BoundParameter::Integer && b.integer.isConst())
+    key += "\n" + b.integer.str();
 }
 
 /// The float argument becomes a pointer to an f64, which is read and rounded where the function begins.
@@ -130,11 +143,10 @@ Result<int> LaunchedKernels::compile(const pt2::KernelBundle &bundle, const std:
   std::string key = r.path + "\n" + r.function + "\n" + r.signature + fmt::format("\n{} {}", *r.numWarps, *r.numStages);
   for (const std::vector<NamedText> *list : {&r.constexprs, &r.values, &r.hints})
     for (const NamedText &t : *list) key += "\n" + t.first + "=" + t.second;
-  for (const BoundParameter &b : bound)
-    if (b.kind == BoundParameter::Real)
-      key += fmt::format("\n{}", b.real);
-    else if (b.kind == BoundParameter::Number)
-      key += "\nnumber";
+  for (const BoundParameter &b : bound) {
+    addNumber(b, key);
+    for (const BoundParameter &item : b.items) addNumber(item, key);
+  }
   if (auto it = known_.find(key); it != known_.end()) return it->second;
 
   bool held = std::any_of(r.sources.begin(), r.sources.end(), [&](const NamedText &s) { return s.first == r.path; });
@@ -155,18 +167,15 @@ Result<int> LaunchedKernels::compile(const pt2::KernelBundle &bundle, const std:
                   fmt::format("its parameter {} is '{}', the bundle says '{}'", i, c->kernel.params[i].name,
                               row.parameters[i]));
   c->written = *c->kernel.module->getOps<tt::FuncOp>().begin();
-  for (size_t i = 0; i < bound.size(); ++i)
-    if (const triton::KernelParam &p = c->kernel.params[i]; bound[i].kind == BoundParameter::Number && p.argCount == 1)
-      readFromMemory(c->written, p.firstArg);
+  forEachArgument(c->kernel, bound, [&](const BoundParameter &given, size_t, unsigned arg, int) {
+    if (given.kind == BoundParameter::Number) readFromMemory(c->written, arg);
+  });
   // Numbers that are the same in every run are part of the program.
   std::vector<ArgFact> numbers(c->written.getNumArguments());
-  for (const triton::KernelParam &p : c->kernel.params) {
-    size_t i = static_cast<size_t>(&p - c->kernel.params.data());
-    if (p.argCount != 1 || i >= bound.size()) continue;
-    if (bound[i].kind == BoundParameter::Integer && bound[i].integer.isConst())
-      numbers[p.firstArg].intValue = bound[i].integer.constValue();
-    if (bound[i].kind == BoundParameter::Real) numbers[p.firstArg].floatValue = bound[i].real;
-  }
+  forEachArgument(c->kernel, bound, [&](const BoundParameter &given, size_t, unsigned arg, int) {
+    if (given.kind == BoundParameter::Integer && given.integer.isConst()) numbers[arg].intValue = given.integer.constValue();
+    if (given.kind == BoundParameter::Real) numbers[arg].floatValue = given.real;
+  });
   if (Status s = specialise(c->written, numbers); !s) return s.takeError();
   c->effects = analyzeEffects(c->written);
   c->lowered = c->kernel.module->clone();

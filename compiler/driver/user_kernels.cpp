@@ -265,19 +265,17 @@ std::shared_ptr<UserLaunch> Binder::launchOf(const Graph &g, const Choice &choic
   launch->grid = choice.grid;
   launch->reference = referenceLaunch(c, owner_);
   n.args.clear(), n.argNames.clear();
-  for (size_t i = 0; i < c.kernel.params.size(); ++i) {
+  forEachArgument(c.kernel, bound, [&](const Bound &b, size_t i, unsigned arg, int item) {
     const triton::KernelParam &p = c.kernel.params[i];
-    if (p.argCount == 0) continue;
-    const Bound &b = bound[i];
     UserLaunch::Parameter out;
-    out.name = p.name;
+    out.name = item < 0 ? p.name : fmt::format("{}.{}", p.name, item);
     if (b.kind == Bound::Tensor || b.kind == Bound::Number) {
       out.kind = UserLaunch::Parameter::Tensor;
       out.tensor = static_cast<int>(n.args.size());
       n.args.push_back(b.tensor);
-      n.argNames.push_back(p.name);
-      const ParamEffect &e = c.effects.params[p.firstArg];
-      findAccess(c, p.firstArg, choice, b.tensor, g, bound, out);
+      n.argNames.push_back(out.name);
+      const ParamEffect &e = c.effects.params[arg];
+      findAccess(c, arg, choice, b.tensor, g, bound, out);
       launch->read.push_back(e.read || !c.effects.known);
       launch->written.push_back(e.written || !c.effects.known);
     } else if (b.kind == Bound::Integer) {
@@ -286,7 +284,7 @@ std::shared_ptr<UserLaunch> Binder::launchOf(const Graph &g, const Choice &choic
       out.kind = UserLaunch::Parameter::Real, out.real = b.real, out.bits = bitsOf(b.type);
     }
     launch->parameters.push_back(out);
-    if (p.argCount == 1) continue;
+    if (p.argCount == 1 || item >= 0) return;
     // A descriptor is followed by the sizes (i32) and strides (i64) of its tensor.
     const graph::TensorType &type = g.value(b.tensor).type;
     for (const std::vector<Expr> *list : {&type.sizes, &type.strides})
@@ -295,23 +293,30 @@ std::shared_ptr<UserLaunch> Binder::launchOf(const Graph &g, const Choice &choic
         extra.name = p.name, extra.integer = e, extra.bits = list == &type.sizes ? 32 : 64;
         launch->parameters.push_back(extra);
       }
-  }
+  });
   return launch;
 }
 
 Result<std::vector<Bound>> Binder::parametersOf(Graph &g, const Node &n, const BundledLaunch &row, bool isOperator) {
   Result<std::vector<Bound>> bound = bindParameters(g, n, row, isOperator);
   if (!bound) return bound;
-  for (size_t i = 0; i < bound->size(); ++i) {
-    Bound &b = (*bound)[i];
-    if (b.kind != Bound::Number) continue;
+  auto putIntoMemory = [&](Bound &b, const std::string &name) -> Status {
+    if (b.kind != Bound::Number) return Status::ok();
     Node number;
-    number.name = n.name + "." + row.parameters[i], number.target = "aten.scalar_tensor.default", number.loc = n.loc, number.module = n.module;
+    number.name = n.name + "." + name, number.target = "aten.scalar_tensor.default", number.loc = n.loc, number.module = n.module;
     number.args = {b.tensor, DType::F64}, number.argNames = {"s", "dtype"};
-    b.tensor = g.addValue(number.name, {.dtype = DType::F64});
+    graph::TensorType type;
+    type.dtype = DType::F64;
+    b.tensor = g.addValue(number.name, type);
     number.outputs = {{b.tensor}};
-    if (Status s = graph::bindArguments(number, g); !s) return s.takeError();
+    if (Status s = graph::bindArguments(number, g); !s) return s;
     g.nodes.push_back(std::move(number));
+    return Status::ok();
+  };
+  for (size_t i = 0; i < bound->size(); ++i) {
+    if (Status s = putIntoMemory((*bound)[i], row.parameters[i]); !s) return s.takeError();
+    for (Bound &item : (*bound)[i].items)
+      if (Status s = putIntoMemory(item, fmt::format("{}.{}", row.parameters[i], &item - (*bound)[i].items.data())); !s) return s.takeError();
   }
   return bound;
 }

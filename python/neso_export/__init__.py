@@ -19,7 +19,7 @@ import types
 import torch
 from torch._higher_order_ops import triton_kernel_wrap as hop
 
-from .launches import Descriptor, NesoExportError, adopt, tracing
+from .launches import Descriptor, NesoExportError, adopt, holds_tensors, item_name, tracing
 from .sources import kernel_source, literal, pointer_type
 
 __all__ = ["NesoExportError", "export", "save", "write"]
@@ -92,6 +92,8 @@ def _type(parameter, value) -> str:
         return "constexpr"
     if isinstance(value, torch.Tensor):
         return pointer_type(value.dtype)
+    if holds_tensors(value):
+        return "(" + ", ".join(_type(types.SimpleNamespace(is_constexpr=False), v) for v in value) + ")"
     if isinstance(value, Descriptor):
         return f"tensordesc<{pointer_type(value.tensor.dtype)[1:]}[{', '.join(map(str, value.block_shape))}]>"
     annotated = str(getattr(parameter, "annotation_type", "") or "")
@@ -102,6 +104,12 @@ def _type(parameter, value) -> str:
     if isinstance(value, (float, torch.SymFloat)):
         return annotated if annotated.startswith("fp") else "fp32"
     return "constexpr"
+
+
+def _value(name, value, in_graph) -> str:
+    if holds_tensors(value):
+        return "(" + ", ".join(f"input:{item_name(name, i)}" if item_name(name, i) in in_graph else literal(v) for i, v in enumerate(value)) + ")"
+    return "input" if name in in_graph else literal(value)
 
 
 def _row(node):
@@ -116,7 +124,7 @@ def _row(node):
     row = {
         "node": node.name, "name": name, "file": name + ".py", "function": kernel.fn.__name__,
         "parameters": [p.name for p in kernel.params], "signature": signature,
-        "values": {p.name: "input" if p.name in in_graph else literal(given[p.name]) for p in kernel.params},
+        "values": {p.name: _value(p.name, given[p.name], in_graph) for p in kernel.params},
         "num_warps": first.num_warps, "num_stages": first.num_stages,
         "grid": [_symbolic(g) for g in node.kwargs["grid"][0]],
     }

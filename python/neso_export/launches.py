@@ -30,6 +30,10 @@ OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "num_consumer_group
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
+# What the graph holds of a launch's arguments; the rest is in the bundle.
+IN_GRAPH = (torch.Tensor, torch.SymInt, torch.SymFloat)
+
+
 class NesoExportError(RuntimeError):
     """The model launches a kernel in a way that cannot be exported; the text says which and why."""
 
@@ -80,6 +84,22 @@ def _specialise(value):
     if isinstance(value, triton.language.constexpr):
         return value.value
     return value
+
+
+def item_name(parameter: str, index: int) -> str:
+    """How the graph calls an item of a tuple that a kernel takes."""
+    return f"{parameter}.{index}"
+
+
+def holds_tensors(value) -> bool:
+    """A tuple that is no constant."""
+    return isinstance(value, tuple) and any(isinstance(v, IN_GRAPH) for v in value)
+
+
+def _check_items(value, name, kernel):
+    for v in value:
+        if not isinstance(v, (*IN_GRAPH, int, float)):
+            raise NesoExportError(f"kernel '{kernel}': the tuple '{name}' has a {type(v).__name__} beside tensors; only numbers and tensors are supported")
 
 
 def _descriptor(value, name, kernel):
@@ -228,8 +248,11 @@ def launch(kernel, grid, args, kwargs):
         values[p.name] = value
         if isinstance(value, Descriptor):
             graph_args[p.name] = value.tensor
+        elif holds_tensors(value):
+            graph_args.update({item_name(p.name, i): v for i, v in enumerate(value) if isinstance(v, IN_GRAPH)})
+            _check_items(value, p.name, base.__name__)
         else:
-            (graph_args if isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat)) else constants)[p.name] = value
+            (graph_args if isinstance(value, IN_GRAPH) else constants)[p.name] = value
     index = _remember(constants, Launch(base, values, configs, tuner is not None, list(getattr(tuner, "keys", []) or []), heuristics))
     # Without metadata of descriptors torch cannot say what such a kernel writes and takes everything for written, which is safe; with it, torch
     # overlooks stores through descriptors and drops the launch.

@@ -143,6 +143,23 @@ TEST(KernelBundle, ValueOfAPointer) {
   b.replaceAll("\"out_ptr\": \"input\"", "\"out_ptr\": \"7\"");
   EXPECT_EQ(refusal(b), diag::KernelArgument);
 }
+TEST(KernelBundle, TuplesThatDoNotFit) {
+  struct {
+    const char *type, *value;
+    Diag wanted;
+  } const cases[] = {{"(i32, i32)", "(96, 5, 6)", diag::KernelBundleMismatch},
+                     {"(i32, *fp32)", "(96, input:absent)", diag::KernelBundleMismatch},
+                     {"(i32, *fp32)", "(96, 7)", diag::KernelArgument},
+                     {"(i32, tensordesc<fp32[4]>)", "(96, input:in_ptr0)", diag::KernelArgument},
+                     {"(i32, (i32, i32))", "(96, (1, 2))", diag::KernelArgument},
+                     {"(i32, i32)", "(96, none)", diag::KernelArgument}};
+  for (const auto &c : cases) {
+    Bundle b;
+    b.replaceAll("   \"i32\",\n", std::string("   \"") + c.type + "\",\n");
+    b.replaceAll("\"n_elements\": \"96\"", std::string("\"n_elements\": \"") + c.value + "\"");
+    EXPECT_EQ(refusal(b), c.wanted) << c.type << " " << c.value;
+  }
+}
 TEST(KernelBundle, GridOverUnknownSizes) {
   Bundle b;
   b.replaceAll("\"grid\": [\n", "\"grid\": [ \"s99\",\n");
