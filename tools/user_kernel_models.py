@@ -267,7 +267,11 @@ class TuplesOfTensors(Pair):
         n = x.numel()
         a, b, c = (torch.empty_like(x) for _ in range(3))
         weighted_sums[(cdiv(n, 32),)]((x, y, x * y), (y.amax().item(), 0.5, 2), (a, b, c), n, BLOCK=32)
-        return a, b, c + 1
+        # The same types, another of the numbers known: another program.
+        d, e = torch.empty_like(x), torch.empty_like(x)
+        weighted_sums[(cdiv(n, 32),)]((x, y), (x.shape[0], 5), (d, e), n, BLOCK=32)
+        weighted_sums[(cdiv(n, 32),)]((x, e), (5, x.shape[0]), (d, e), n, BLOCK=32)
+        return a, b, c + 1, d, e
 
 
 @case(1)

@@ -78,13 +78,10 @@ Result<BoundParameter> bindGiven(const Graph &g, const Node &n, const BundledLau
       return bundleMismatch(n, row,
                             "parameter '" + parameter + "' has the type " + type + ", but the model gives it a number");
     if (v.kind == graph::Value::Kind::SymFloat) {
+      if (v.number) return b.kind = BoundParameter::Real, b.real = *v.number, b;
       if (!isFloatType(type))
         return badArgument(n, row, parameter, "is a float that is known only at run time, but has the type " + type);
-      if (v.number)
-        b.kind = BoundParameter::Real, b.real = *v.number;
-      else
-        b.kind = BoundParameter::Number, b.tensor = *id;
-      return b;
+      return b.kind = BoundParameter::Number, b.tensor = *id, b;
     }
     if (!v.expr.valid()) return badArgument(n, row, parameter, "depends on data");
     if (type == "constexpr") {

@@ -78,14 +78,11 @@ Result<triton::CompiledKernel> readTtir(const triton::KernelRequest &r, const Bu
       fmt::format("its .ttir has {} parameters, which are not those that the launch gives", func.getNumArguments()));
 }
 
-/// What the kernel's program depends on of a number.
-void addNumber(const BoundParameter &b, std::string &key) {
-  if (b.kind == BoundParameter::Real)
-    key += fmt::format("\n{}", b.real);
-  else if (b.kind == BoundParameter::Number)
-    key += "\nnumber";
-  else if (b.kind == BoundParameter::Integer && b.integer.isConst())
-    key += "\n" + b.integer.str();
+/// What the kernel's program depends on of an argument beside its type: a line of the key, also where that is nothing.
+std::string lineOf(const BoundParameter &b) {
+  if (b.kind == BoundParameter::Real) return fmt::format("\n{}", b.real);
+  if (b.kind == BoundParameter::Integer && b.integer.isConst()) return "\n" + b.integer.str();
+  return b.kind == BoundParameter::Number ? "\nread" : "\ngiven";
 }
 
 /// The float argument becomes a pointer to an f64, which is read and rounded where the function begins.
@@ -144,8 +141,8 @@ Result<int> LaunchedKernels::compile(const pt2::KernelBundle &bundle, const std:
   for (const std::vector<NamedText> *list : {&r.constexprs, &r.values, &r.hints})
     for (const NamedText &t : *list) key += "\n" + t.first + "=" + t.second;
   for (const BoundParameter &b : bound) {
-    addNumber(b, key);
-    for (const BoundParameter &item : b.items) addNumber(item, key);
+    key += lineOf(b);
+    for (const BoundParameter &item : b.items) key += lineOf(item);
   }
   if (auto it = known_.find(key); it != known_.end()) return it->second;
 

@@ -36,14 +36,14 @@ struct BoundParameter {
   std::vector<BoundParameter> items; // Tuple; none of them a Constexpr or a descriptor
 };
 
-/// f(what it gets, which parameter, the number of its argument, which item of a tuple or -1) for each run-time argument of the kernel: a parameter, or an item of a tuple.
+/// f(what it gets, which parameter, the number of its argument, which item of a tuple or -1) for each run-time argument of the kernel: a
+/// parameter, or an item of a tuple.
 template <typename F>
 void forEachArgument(const triton::CompiledKernel &kernel, const std::vector<BoundParameter> &bound, F f) {
   for (size_t i = 0; i < bound.size() && i < kernel.params.size(); ++i) {
     const triton::KernelParam &p = kernel.params[i];
     if (p.argCount == 0) continue;
-    if (bound[i].kind != BoundParameter::Tuple)
-      f(bound[i], i, p.firstArg, -1);
+    if (bound[i].kind != BoundParameter::Tuple) f(bound[i], i, p.firstArg, -1);
     for (size_t k = 0; k < bound[i].items.size(); ++k)
       f(bound[i].items[k], i, p.firstArg + static_cast<unsigned>(k), static_cast<int>(k));
   }
