@@ -103,6 +103,15 @@ def test_folder(tmp_path):
     assert row["values"]["n"] == "32" and (tmp_path / "k" / row["file"]).exists()
 
 
+def test_tuples_hold_tensors_and_numbers():
+    def function(x):
+        out = torch.empty_like(x)
+        plain[(1,)]((x, "a word"), out, 16, 1.0, BLOCK=16)
+        return out
+    with pytest.raises(neso_export.NesoExportError, match="the tuple '.*' has a str beside tensors"):
+        neso_export.export(module(function), (torch.randn(16),))
+
+
 def test_hooks_are_refused():
     hooked = triton.autotune(configs=[triton.Config({"BLOCK": 16}, pre_hook=lambda args: None)], key=[])(plain)
 
