@@ -1,6 +1,4 @@
 // neso bench: how long loading, the first run and later runs of a package take, and how much memory a run holds.
-#include <CLI/CLI.hpp>
-
 #include "bench_report.h"
 #include "flags.h"
 #include "session.h"
@@ -109,16 +107,15 @@ int run(Options o) {
 }
 } // namespace
 
-void declareBench(CLI::App &parent, Action &todo) {
+void declareBench(const Verb &parent) {
   auto o = std::make_shared<Options>();
-  CLI::App *app = parent.add_subcommand("bench", "measure a package: load, first run, warm runs, memory");
-  app->add_option("model", o->session.model, "the package")->required();
-  declareSession(app, o->session);
-  app->add_option("--iters", o->iterations, "timed runs (default: about a second's worth)")
-      ->check(CLI::Range(1, 100000000));
-  app->add_flag("--json", o->json, "one JSON object");
-  app->add_option("--report", o->report, "the page that compile --report wrote: what each kernel takes is put into it");
-  app->callback([o, &todo] { todo = [o] { return run(*o); }; });
+  const Verb verb = parent.verb("bench", "measure a package: load, first run, warm runs, memory");
+  verb.option("model", o->session.model, "the package").required();
+  declareSession(verb, o->session);
+  verb.option("--iters", o->iterations, "timed runs (default: about a second's worth)").range(1, 100000000);
+  verb.flag("--json", o->json, "one JSON object");
+  verb.option("--report", o->report, "the page that compile --report wrote: what each kernel takes is put into it");
+  verb.work([o] { return run(*o); });
 }
 
 } // namespace neso::cli

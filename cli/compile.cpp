@@ -4,8 +4,6 @@
 #include <filesystem>
 #include <optional>
 
-#include <CLI/CLI.hpp>
-
 #include "aoti_file.h"
 #include "backend/target.h"
 #include "base/atomic_file.h"
@@ -40,6 +38,11 @@ int run(Options o) {
   if (Status s = resolveNative(o.compile.target, o.archs, o.tune.device); !s) return report(s.error());
   o.compile.archs = o.archs;
   o.compile.kernelPaths = o.kernels;
+  for (const std::string &s : o.settings) {
+    const size_t equals = s.find('=');
+    o.compile.options.emplace_back(s.substr(0, equals), s.substr(equals + 1));
+  }
+  if (!o.ptxas.empty()) o.compile.options.emplace_back("assembler", o.ptxas);
   // PyTorch's loader may give any weight another value.
   o.compile.updatable |= o.format == "aoti";
   o.compile.report = !o.report.empty();
@@ -93,104 +96,97 @@ int run(Options o) {
 
 } // namespace
 
-void declareCompile(CLI::App &parent, Action &todo) {
+void declareCompile(const Verb &parent) {
   auto o = std::make_shared<Options>();
   o->compile.target = backends().front()->kind();
-  CLI::App *app = parent.add_subcommand("compile", "compile a PyTorch exported program (.pt2) into a package");
-  app->add_option("model", o->model, "the .pt2; with --from, the text of a stage")->required();
-  auto *output = app->add_option("-o,--output", o->output,
-                                 "the package to write; with --emit, the text (default: standard output)");
-  app->add_option("--target", o->compile.target, backendKinds())->capture_default_str();
-  app->add_option("--arch", o->archs, targetHelp() + "; several: all go in, the best is chosen at load")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  app->add_option("--kernels", o->kernels,
-                  "kernel bundle (folder written by neso_export) or Triton source of the model's user kernels, when "
-                  "the .pt2 does not carry them")
-      ->allow_extra_args(false);
-  app->add_option(
-         "--option", o->settings,
-         "K=V; f32-products=tf32x3 (default on GPUs: tensor cores, three products of halves, nearly f32's accuracy), "
-         "ieee "
-         "(multiply-add) or tf32 (one product, 11 bits); "
-         "library=auto (default on GPUs: cuBLASLt, where the machine that runs has it, computes products that it is "
-         "estimated to be faster at), never or always; "
-         "fuse-user-kernels=on (default: pointwise neighbours are computed at the loads and stores of the model's own "
-         "Triton kernels) or off, pack=on (default: small kernels that do not need each other share a launch on a GPU) "
-         "or off, join=auto (default: products that share an operand, as those of attention do, are one where that takes less time), never or always, "
-         "boxes=auto (default: products whose blocks it was measured to be faster for are made once more in code "
-         "that has sm_90 copy their tiles itself, for launches whose tensors the driver can describe), never or always; "
-         "int4-packing=avx2, avx512 or default: how a model's weights of four bits are packed for CPUs, which only the machine that packed them knows "
-         "(torch.backends.cpu.get_cpu_capability())")
-      ->type_name("K=V")
-      ->allow_extra_args(false);
-  app->add_option("--ptxas", o->ptxas,
-                  "path of NVIDIA's assembler, or none: only PTX goes into the package and the GPU's driver assembles "
-                  "it; default: bin/ptxas of the first of /usr/local/cuda, /usr/local/cuda-VERSION (the newest), "
-                  "/opt/cuda, /usr/local, "
-                  "/usr that has one");
+  const Verb verb = parent.verb("compile", "compile a PyTorch exported program (.pt2) into a package");
+  verb.option("model", o->model, "the .pt2; with --from, the text of a stage").required();
+  const Option output = verb.option("-o,--output", o->output,
+                                    "the package to write; with --emit, the text (default: standard output)");
+  verb.option("--target", o->compile.target, backendKinds()).showDefault();
+  verb.option("--arch", o->archs, targetHelp() + "; several: all go in, the best is chosen at load")
+      .delimiter(',')
+      .single();
+  verb.option("--kernels", o->kernels,
+              "kernel bundle (folder written by neso_export) or Triton source of the model's user kernels, when "
+              "the .pt2 does not carry them")
+      .single();
+  verb.option("--option", o->settings,
+              "K=V; f32-products=tf32x3 (default on GPUs: tensor cores, three products of halves, nearly f32's accuracy), "
+              "ieee "
+              "(multiply-add) or tf32 (one product, 11 bits); "
+              "library=auto (default on GPUs: cuBLASLt, where the machine that runs has it, computes products that it is "
+              "estimated to be faster at), never or always; "
+              "fuse-user-kernels=on (default: pointwise neighbours are computed at the loads and stores of the model's own "
+              "Triton kernels) or off, pack=on (default: small kernels that do not need each other share a launch on a GPU) "
+              "or off, join=auto (default: products that share an operand, as those of attention do, are one where that takes less time), never or always, "
+              "boxes=auto (default: products whose blocks it was measured to be faster for are made once more in code "
+              "that has sm_90 copy their tiles itself, for launches whose tensors the driver can describe), never or always; "
+              "int4-packing=avx2, avx512 or default: how a model's weights of four bits are packed for CPUs, which only the machine that packed them knows "
+              "(torch.backends.cpu.get_cpu_capability())")
+      .placeholder("K=V")
+      .single();
+  verb.option("--ptxas", o->ptxas,
+              "path of NVIDIA's assembler, or none: only PTX goes into the package and the GPU's driver assembles "
+              "it; default: bin/ptxas of the first of /usr/local/cuda, /usr/local/cuda-VERSION (the newest), "
+              "/opt/cuda, /usr/local, "
+              "/usr that has one");
   std::vector<std::string> names;
   std::string stages;
   for (int i = 0; i < stageCount(); ++i) {
     names.push_back(info(static_cast<Stage>(i)).name);
     stages += std::string("\n  ") + info(static_cast<Stage>(i)).name + ": " + info(static_cast<Stage>(i)).description;
   }
-  app->add_option("--emit", o->emit, "print a stage instead of writing a package:" + stages)
-      ->check(CLI::IsMember(names));
-  auto *from = app->add_option("--from", o->from,
-                               "start from the text of this stage (graph, loops, schedule, plan), as --emit wrote it")
-                   ->check(CLI::IsMember(names));
-  app->add_option("--model", o->compile.sourceModel,
-                  "with --from: the .pt2 whose weights and Triton kernels the text refers to")
-      ->needs(from);
-  app->add_option("--tile", o->compile.tileText, "with --from plan: the kernels' programs, as --emit tile wrote them")
-      ->needs(from);
-  app->add_option("--report", o->report,
-                  "also write a page (HTML) that shows the kernels, what was fused and why, and memory");
-  auto *tune = app->add_option("--tune", o->tune.measureInto,
-                               "measure other ways to compile each kernel on the device, keep the fastest, and write "
-                               "what was found to this file; its other results stay");
-  app->add_option("--tuned", o->tune.readFrom, "compile with the results of an earlier --tune")->excludes(tune);
-  app->add_option("--device", o->tune.device.text, "to tune on: " + deviceNames() + "; default: that of --target")
-      ->needs(tune);
-  app->add_option("--cuda-driver", o->tune.device.driver, "the CUDA driver's library, for --tune and --arch native");
-  app->add_option("--dim", o->tune.dims, "a size to tune with, s0=17")->needs(tune)->allow_extra_args(false);
-  app->add_option("--run-threads", o->tune.runThreads, "of the model while it is tuned on a CPU (default: all)")
-      ->needs(tune);
-  app->add_option("--format", o->format,
-                  "neso: a package; aoti: an archive that PyTorch's own loader runs (torch._inductor.aoti_load_package)")
-      ->check(CLI::IsMember({"neso", "aoti"}))
-      ->capture_default_str();
-  app->add_option("--aoti-library", o->aotiLibrary,
-                  "with --format aoti: the library to put into the archive (default: libneso_aoti.so in ../libexec/neso of this program)");
-  auto *weights =
-      app->add_option("--weights", o->weights,
-                      "embedded: in the package; external: in a file beside it, which several packages may share; none: who runs the "
-                      "model gives them (neso run --weights, neso_weights_load)")
-          ->check(CLI::IsMember({"embedded", "external", "none"}))
-          ->capture_default_str();
-  app->add_option("--weights-file", o->weightFile,
-                  "with --weights external: the file (default: the package's name with .weights); what other packages have there stays")
-      ->needs(weights);
-  app->add_flag("--updatable", o->compile.updatable,
-                "compute nothing from weights when compiling, so that each of them can be given another value later");
-  app->add_option("--threads", o->compile.threads, "of the compiler")->check(CLI::Range(1, 256))->capture_default_str();
-  app->add_flag("--verbose", o->verbose, "print the time of each step");
-  app->callback([o, app, output, &todo] {
-    if (o->emit.empty() && output->count() == 0) throw CLI::RequiredError("-o");
-    if (!o->weightFile.empty() && o->weights != "external")
-      throw CLI::ValidationError("--weights-file", "is for --weights external");
+  verb.option("--emit", o->emit, "print a stage instead of writing a package:" + stages).oneOf(names);
+  const Option from = verb.option("--from", o->from,
+                                  "start from the text of this stage (graph, loops, schedule, plan), as --emit wrote it")
+      .oneOf(names);
+  verb.option("--model", o->compile.sourceModel,
+              "with --from: the .pt2 whose weights and Triton kernels the text refers to")
+      .needs(from);
+  verb.option("--tile", o->compile.tileText, "with --from plan: the kernels' programs, as --emit tile wrote them").needs(from);
+  verb.option("--report", o->report,
+              "also write a page (HTML) that shows the kernels, what was fused and why, and memory");
+  const Option tune = verb.option("--tune", o->tune.measureInto,
+                                  "measure other ways to compile each kernel on the device, keep the fastest, and write "
+                                  "what was found to this file; its other results stay");
+  verb.option("--tuned", o->tune.readFrom, "compile with the results of an earlier --tune").excludes(tune);
+  const Option device = verb.option("--device", o->tune.device.text, "to tune on: " + deviceNames() + "; default: that of --target").needs(tune);
+  verb.option("--cuda-driver", o->tune.device.driver, "the CUDA driver's library, for --tune and --arch native");
+  verb.option("--dim", o->tune.dims, "a size to tune with, s0=17").needs(tune).single();
+  verb.option("--run-threads", o->tune.runThreads, "of the model while it is tuned on a CPU (default: all)").needs(tune);
+  verb.option("--format", o->format,
+              "neso: a package; aoti: an archive that PyTorch's own loader runs (torch._inductor.aoti_load_package)")
+      .oneOf({"neso", "aoti"})
+      .showDefault();
+  verb.option("--aoti-library", o->aotiLibrary,
+              "with --format aoti: the library to put into the archive (default: libneso_aoti.so in ../libexec/neso of this program)");
+  const Option weights = verb.option("--weights", o->weights,
+                                     "embedded: in the package; external: in a file beside it, which several packages may share; none: who runs the "
+                                     "model gives them (neso run --weights, neso_weights_load)")
+      .oneOf({"embedded", "external", "none"})
+      .showDefault();
+  verb.option("--weights-file", o->weightFile,
+              "with --weights external: the file (default: the package's name with .weights); what other packages have there stays")
+      .needs(weights);
+  verb.flag("--updatable", o->compile.updatable,
+            "compute nothing from weights when compiling, so that each of them can be given another value later");
+  verb.option("--threads", o->compile.threads, "of the compiler").range(1, 256).showDefault();
+  verb.flag("--verbose", o->verbose, "print the time of each step");
+  auto wrong = [o, output]() -> std::string {
+    if (o->emit.empty() && output.count() == 0) return "-o is required";
+    if (!o->weightFile.empty() && o->weights != "external") return "--weights-file: is for --weights external";
     if (o->weights != "embedded" && o->format == "aoti")
-      throw CLI::ValidationError("--weights", "PyTorch's loader takes archives that hold their weights: leave it at embedded");
-    for (const std::string &s : o->settings) {
-      size_t equals = s.find('=');
-      if (equals == std::string::npos) throw CLI::ValidationError("--option", "'" + s + "' is not of the form K=V");
-      o->compile.options.emplace_back(s.substr(0, equals), s.substr(equals + 1));
-    }
-    if (!o->ptxas.empty()) o->compile.options.emplace_back("assembler", o->ptxas);
-    if (app->get_option("--device")->count() == 0) o->tune.device.text = o->compile.target;
-    todo = [o] { return run(*o); };
-  });
+      return "--weights: PyTorch's loader takes archives that hold their weights: leave it at embedded";
+    for (const std::string &s : o->settings)
+      if (s.find('=') == std::string::npos) return "--option: '" + s + "' is not of the form K=V";
+    return "";
+  };
+  auto work = [o, device] {
+    if (device.count() == 0) o->tune.device.text = o->compile.target;
+    return run(*o);
+  };
+  verb.work(work, wrong);
 }
 
 } // namespace neso::cli

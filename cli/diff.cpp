@@ -6,8 +6,6 @@
 #include <cstring>
 #include <memory>
 
-#include <CLI/CLI.hpp>
-
 #include "core/archive.h"
 #include "diff_report.h"
 #include "flags.h"
@@ -63,29 +61,27 @@ int diff(const std::string &pathA, const std::string &pathB) {
 }
 } // namespace
 
-void declareDiff(CLI::App &parent, Action &todo) {
+void declareDiff(const Verb &parent) {
   struct Options {
     std::string a, b, page;
     bool times = false;
     SessionOptions session;
   };
   auto o = std::make_shared<Options>();
-  CLI::App *app = parent.add_subcommand("diff", "are two packages equal byte for byte, and if not, where");
-  app->add_option("a", o->a)->required();
-  app->add_option("b", o->b)->required();
-  CLI::Option *page = app->add_option("--report", o->page, "writes a page that shows both beside each other, kernel by kernel");
-  CLI::Option *times = app->add_flag("--times", o->times, "with --report: runs both in turns and times their kernels")->needs(page);
-  const size_t own = app->get_options().size();
-  declareSession(app, o->session);
+  const Verb verb = parent.verb("diff", "are two packages equal byte for byte, and if not, where");
+  verb.option("a", o->a).required();
+  verb.option("b", o->b).required();
+  const Option page = verb.option("--report", o->page, "writes a page that shows both beside each other, kernel by kernel");
+  const Option times = verb.flag("--times", o->times, "with --report: runs both in turns and times their kernels").needs(page);
+  const size_t own = verb.options().size();
+  declareSession(verb, o->session);
   // They say which model and how it runs; what neither looks into models nor runs them would silently ignore them.
-  const std::vector<CLI::Option *> options = app->get_options();
-  for (size_t i = own; i < options.size(); ++i) options[i]->needs(options[i]->check_lname("name") ? page : times);
-  app->callback([o, &todo] {
-    todo = [o] {
-      if (!o->page.empty())
-        if (Status s = writeDiffReport(o->page, o->a, o->b, o->session, o->times); !s) return report(s.error());
-      return diff(o->a, o->b);
-    };
+  const std::vector<Option> options = verb.options();
+  for (size_t i = own; i < options.size(); ++i) options[i].needs(options[i].is("name") ? page : times);
+  verb.work([o] {
+    if (!o->page.empty())
+      if (Status s = writeDiffReport(o->page, o->a, o->b, o->session, o->times); !s) return report(s.error());
+    return diff(o->a, o->b);
   });
 }
 

@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <cctype>
 
-#include <CLI/CLI.hpp>
-
 #include "explanations.h"
 #include "tensor_file.h"
 #include "verb.h"
@@ -48,35 +46,29 @@ std::vector<const Explanation *> find(const std::string &what) {
 
 } // namespace
 
-void declareExplain(CLI::App &parent, Action &todo) {
+void declareExplain(const Verb &parent) {
   auto what = std::make_shared<std::string>();
   auto json = std::make_shared<bool>(false);
-  CLI::App *app = parent.add_subcommand("explain", "what a diagnostic means and what to do");
-  app->add_option("code", *what, "its code, E0250, or name; all: every one")
-      ->required()
-      ->check(CLI::Validator(
-          [](std::string &text) {
-            if (!find(text).empty()) return std::string();
-            std::vector<std::string> known;
-            for (const Explanation &e : explanations()) known.emplace_back(e.code), known.emplace_back(e.name);
-            return "there is no diagnostic '" + text + "'" + suggestion(text, known);
-          },
-          ""));
-  app->add_flag("--json", *json, "one JSON object a line");
-  app->callback([what, json, &todo] {
-    todo = [what, json] {
-      bool first = true;
-      for (const Explanation *e : find(*what)) {
-        if (*json) {
-          printJson(*e);
-          continue;
-        }
-        if (!first) fmt::print("\n");
-        printText(*e);
-        first = false;
+  const Verb verb = parent.verb("explain", "what a diagnostic means and what to do");
+  verb.option("code", *what, "its code, E0250, or name; all: every one").required().check([](const std::string &text) {
+    if (!find(text).empty()) return std::string();
+    std::vector<std::string> known;
+    for (const Explanation &e : explanations()) known.emplace_back(e.code), known.emplace_back(e.name);
+    return "there is no diagnostic '" + text + "'" + suggestion(text, known);
+  });
+  verb.flag("--json", *json, "one JSON object a line");
+  verb.work([what, json] {
+    bool first = true;
+    for (const Explanation *e : find(*what)) {
+      if (*json) {
+        printJson(*e);
+        continue;
       }
-      return 0;
-    };
+      if (!first) fmt::print("\n");
+      printText(*e);
+      first = false;
+    }
+    return 0;
   });
 }
 

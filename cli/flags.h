@@ -1,16 +1,13 @@
 // Options that several verbs declare alike.
 #pragma once
+#include "options.h"
 #include "session.h"
-
-namespace CLI {
-class App;
-}
 
 namespace neso::cli {
 
 /// --device, --cuda-driver and --threads.
-void declareDevice(CLI::App *app, DeviceChoice &device, int &threads);
+void declareDevice(const Verb &verb, DeviceChoice &device, int &threads);
 /// Those and the inputs: --input and, unless inputs are needed, --seed and --dim.
-void declareSession(CLI::App *app, SessionOptions &options);
+void declareSession(const Verb &verb, SessionOptions &options);
 
 } // namespace neso::cli

@@ -1,8 +1,6 @@
 // neso info: what a package holds.
 #include <optional>
 
-#include <CLI/CLI.hpp>
-
 #include "device.h"
 #include "model_file.h"
 #include "verb.h"
@@ -209,21 +207,18 @@ void printText(const neso_model *m) {
 }
 } // namespace
 
-void declareInfo(CLI::App &parent, Action &todo) {
+void declareInfo(const Verb &parent) {
   auto path = std::make_shared<std::string>(), name = std::make_shared<std::string>();
   auto json = std::make_shared<bool>(false);
-  CLI::App *app =
-      parent.add_subcommand("info", "what a package holds: inputs, outputs, sizes, constants, kernels, targets");
-  app->add_option("package", *path, "the package")->required();
-  app->add_option("--name", *name, "which model of a package of several (neso pack)");
-  app->add_flag("--json", *json, "one JSON object");
-  app->callback([path, name, json, &todo] {
-    todo = [path, name, json] {
-      OpenModel model;
-      if (Status s = model.look(*path, *name); !s) return report(s.error());
-      *json ? printJson(model.get()) : printText(model.get());
-      return 0;
-    };
+  const Verb verb = parent.verb("info", "what a package holds: inputs, outputs, sizes, constants, kernels, targets");
+  verb.option("package", *path, "the package").required();
+  verb.option("--name", *name, "which model of a package of several (neso pack)");
+  verb.flag("--json", *json, "one JSON object");
+  verb.work([path, name, json] {
+    OpenModel model;
+    if (Status s = model.look(*path, *name); !s) return report(s.error());
+    *json ? printJson(model.get()) : printText(model.get());
+    return 0;
   });
 }
 

@@ -1,8 +1,6 @@
 // neso kernel analyze | compile | emit | run | bench: single kernels, from Triton source or TTIR.
 #include <cstdio>
 
-#include <CLI/CLI.hpp>
-
 #include "backend/target.h"
 #include "base/atomic_file.h"
 #include "driver/kernel.h"
@@ -134,100 +132,90 @@ int bench(const Options &o) {
 }
 
 const char *kPair = "K=V";
-const CLI::Validator kHasEquals(
-    [](std::string &text) {
-      return text.find('=') == std::string::npos ? "'" + text + "' is not of the form K=V" : std::string();
-    },
-    "");
+std::string withoutEquals(const std::string &text) {
+  return text.find('=') == std::string::npos ? "'" + text + "' is not of the form K=V" : "";
+}
 
 /// packages: whether the verb takes kernels that were compiled before.
-CLI::App *declareSource(CLI::App *kernel, const char *verb, const char *text, Options &o, bool packages = false) {
-  CLI::App *app = kernel->add_subcommand(verb, text);
-  app->add_option("source", o.source, packages ? "FILE.py:NAME, FILE.ttir[:NAME] or PACKAGE.neso[:NAME]" : "FILE.py:NAME or FILE.ttir[:NAME]")->required();
-  app->add_option("--signature", o.signature,
-                  std::string("the types of the arguments, in order: *fp32, *bf16, i32, fp32, constexpr, tensordesc<bf16[64,64]>; "
-                              "also name:type") + (packages ? "; default: those of the values" : ""));
-  app->add_option("--constexpr", o.constexprs, "a compile-time value, as a Python literal")
-      ->type_name(kPair)
-      ->check(kHasEquals)
-      ->allow_extra_args(false);
-  app->add_option("--hint", o.hints, "divisible_by_16, equal_to_1 or none, for an argument")
-      ->type_name(kPair)
-      ->check(kHasEquals)
-      ->allow_extra_args(false);
-  app->add_option("--num-warps", o.numWarps, "of 32 threads a program, on GPUs (default: the config's, or 4)")
-      ->check(CLI::Range(1, 64));
-  app->add_option("--num-stages", o.numStages, "of pipelined loops, on GPUs (default: the config's, or 3)")
-      ->check(CLI::Range(1, 64));
-  app->add_option("--path", o.paths, "a file or folder where imports are looked up")->allow_extra_args(false);
-  app->add_flag("--debug", o.debug, "keep device_assert");
-  return app;
+Verb declareSource(const Verb &kernel, const char *name, const char *text, Options &o, bool packages = false) {
+  const Verb verb = kernel.verb(name, text);
+  verb.option("source", o.source, packages ? "FILE.py:NAME, FILE.ttir[:NAME] or PACKAGE.neso[:NAME]" : "FILE.py:NAME or FILE.ttir[:NAME]").required();
+  verb.option("--signature", o.signature,
+              std::string("the types of the arguments, in order: *fp32, *bf16, i32, fp32, constexpr, tensordesc<bf16[64,64]>; "
+                          "also name:type") + (packages ? "; default: those of the values" : ""));
+  verb.option("--constexpr", o.constexprs, "a compile-time value, as a Python literal")
+      .placeholder(kPair)
+      .check(withoutEquals)
+      .single();
+  verb.option("--hint", o.hints, "divisible_by_16, equal_to_1 or none, for an argument")
+      .placeholder(kPair)
+      .check(withoutEquals)
+      .single();
+  verb.option("--num-warps", o.numWarps, "of 32 threads a program, on GPUs (default: the config's, or 4)").range(1, 64);
+  verb.option("--num-stages", o.numStages, "of pipelined loops, on GPUs (default: the config's, or 3)").range(1, 64);
+  verb.option("--path", o.paths, "a file or folder where imports are looked up").single();
+  verb.flag("--debug", o.debug, "keep device_assert");
+  return verb;
 }
 
 /// What is asked of NVIDIA's software where code is made and nothing is launched.
-void declareToolkit(CLI::App *app, Options &o) {
-  app->add_option("--ptxas", o.ptxas, "path of NVIDIA's assembler, or none: as for neso compile");
-  app->add_option("--cuda-driver", o.device.driver, "the CUDA driver's library, for --arch native");
+void declareToolkit(const Verb &verb, Options &o) {
+  verb.option("--ptxas", o.ptxas, "path of NVIDIA's assembler, or none: as for neso compile");
+  verb.option("--cuda-driver", o.device.driver, "the CUDA driver's library, for --arch native");
 }
 
-void declareLaunch(CLI::App *app, Options &o) {
-  app->add_option("--grid", o.grid, "X[,Y[,Z]] programs, or a Python expression over parameters and constexprs: cdiv(n, BLOCK)")->required();
-  app->add_option(
-         "--arg", o.args,
-         "a value for each argument that is no constexpr, in order: @x.npy, @x.safetensors#name, none, 1024, 0.5, true")
-      ->allow_extra_args(false);
-  app->add_option("--arch", o.archs, "as for compile")->delimiter(',')->allow_extra_args(false);
-  app->add_option("--ptxas", o.ptxas, "path of NVIDIA's assembler, or none: as for neso compile");
-  declareDevice(app, o.device, o.threads);
+void declareLaunch(const Verb &verb, Options &o) {
+  verb.option("--grid", o.grid, "X[,Y[,Z]] programs, or a Python expression over parameters and constexprs: cdiv(n, BLOCK)").required();
+  verb.option("--arg", o.args,
+              "a value for each argument that is no constexpr, in order: @x.npy, @x.safetensors#name, none, 1024, 0.5, true")
+      .single();
+  verb.option("--arch", o.archs, "as for compile").delimiter(',').single();
+  verb.option("--ptxas", o.ptxas, "path of NVIDIA's assembler, or none: as for neso compile");
+  declareDevice(verb, o.device, o.threads);
 }
 
 } // namespace
 
-void declareKernel(CLI::App &parent, Action &todo) {
+void declareKernel(const Verb &parent) {
   auto o = std::make_shared<Options>();
-  CLI::App *kernel = parent.add_subcommand("kernel", "analyze, compile and run one Triton kernel, from source or TTIR");
-  kernel->require_subcommand(1);
+  const Verb kernel = parent.verb("kernel", "analyze, compile and run one Triton kernel, from source or TTIR");
 
-  CLI::App *app = declareSource(kernel, "analyze", "which arguments the kernel mutates", *o);
-  app->add_flag("--json", o->json, "one JSON object");
-  app->callback([o, &todo] { todo = [o] { return analyze(*o); }; });
+  Verb verb = declareSource(kernel, "analyze", "which arguments the kernel mutates", *o);
+  verb.flag("--json", o->json, "one JSON object");
+  verb.work([o] { return analyze(*o); });
 
-  app = declareSource(kernel, "compile", "write a package that holds the kernel", *o);
-  app->add_option("-o,--output", o->output, "the package")->required();
-  app->add_option("--target", o->target, backendKinds())->capture_default_str();
-  app->add_option("--arch", o->archs, targetHelp() + "; several: all go in")->delimiter(',')->allow_extra_args(false);
-  declareToolkit(app, *o);
-  app->add_option("--boxes", o->boxes, "auto, always or never: code in which the GPU copies tiles of products itself, as for neso compile")
-      ->check(CLI::IsMember({"auto", "always", "never"}));
-  app->add_option("--header", o->header, "also write a C header with a function that launches the kernel");
-  app->callback([o, &todo] { todo = [o] { return compile(*o); }; });
+  verb = declareSource(kernel, "compile", "write a package that holds the kernel", *o);
+  verb.option("-o,--output", o->output, "the package").required();
+  verb.option("--target", o->target, backendKinds()).showDefault();
+  verb.option("--arch", o->archs, targetHelp() + "; several: all go in").delimiter(',').single();
+  declareToolkit(verb, *o);
+  verb.option("--boxes", o->boxes, "auto, always or never: code in which the GPU copies tiles of products itself, as for neso compile")
+      .oneOf({"auto", "always", "never"});
+  verb.option("--header", o->header, "also write a C header with a function that launches the kernel");
+  verb.work([o] { return compile(*o); });
 
-  app = declareSource(kernel, "emit", "print a stage of the compiler", *o);
+  verb = declareSource(kernel, "emit", "print a stage of the compiler", *o);
   std::vector<std::string> stages;
   for (Stage stage : kernelStages()) stages.emplace_back(kernelStageName(stage));
-  app->add_option("--stage", o->stage, "the stage; some are of one target only")
-      ->required()
-      ->check(CLI::IsMember(stages));
-  app->add_option("-o,--output", o->output, "the text (default: standard output)");
-  app->add_option("--target", o->target, backendKinds())->capture_default_str();
-  app->add_option("--arch", o->archs, "as for compile; one")->delimiter(',')->expected(1);
-  declareToolkit(app, *o);
-  app->callback([o, &todo] { todo = [o] { return emit(*o); }; });
+  verb.option("--stage", o->stage, "the stage; some are of one target only").required().oneOf(stages);
+  verb.option("-o,--output", o->output, "the text (default: standard output)");
+  verb.option("--target", o->target, backendKinds()).showDefault();
+  verb.option("--arch", o->archs, "as for compile; one").delimiter(',').values(1);
+  declareToolkit(verb, *o);
+  verb.work([o] { return emit(*o); });
 
-  app = declareSource(kernel, "run", "launch the kernel on files and write every buffer", *o, true);
-  declareLaunch(app, *o);
-  app->add_option("-o,--output", o->output, "a .safetensors: every buffer argument, named after its parameter")
-      ->required();
-  app->add_flag("--interpret", o->interpret,
-                "execute in the interpreter of the tile IR, which watches every access, in place of machine code");
-  app->callback([o, &todo] { todo = [o] { return run(*o); }; });
+  verb = declareSource(kernel, "run", "launch the kernel on files and write every buffer", *o, true);
+  declareLaunch(verb, *o);
+  verb.option("-o,--output", o->output, "a .safetensors: every buffer argument, named after its parameter").required();
+  verb.flag("--interpret", o->interpret,
+            "execute in the interpreter of the tile IR, which watches every access, in place of machine code");
+  verb.work([o] { return run(*o); });
 
-  app = declareSource(kernel, "bench", "measure launches of the kernel", *o, true);
-  declareLaunch(app, *o);
-  app->add_option("--iters", o->iterations, "timed launches (default: about a second's worth)")
-      ->check(CLI::Range(1, 100000000));
-  app->add_flag("--json", o->json, "one JSON object");
-  app->callback([o, &todo] { todo = [o] { return bench(*o); }; });
+  verb = declareSource(kernel, "bench", "measure launches of the kernel", *o, true);
+  declareLaunch(verb, *o);
+  verb.option("--iters", o->iterations, "timed launches (default: about a second's worth)").range(1, 100000000);
+  verb.flag("--json", o->json, "one JSON object");
+  verb.work([o] { return bench(*o); });
 }
 
 } // namespace neso::cli

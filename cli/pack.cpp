@@ -5,8 +5,6 @@
 #include <filesystem>
 #include <memory>
 
-#include <CLI/CLI.hpp>
-
 #include "abi/archive.h"
 #include "base/diagnostics/package.h"
 #include "core/archive.h"
@@ -91,21 +89,18 @@ Status pack(const Options &o) {
 
 } // namespace
 
-void declarePack(CLI::App &parent, Action &todo) {
+void declarePack(const Verb &parent) {
   auto o = std::make_shared<Options>();
-  CLI::App *app = parent.add_subcommand("pack", "put several packages into one, for CPUs and GPUs too; equal weights are in it once");
-  app->add_option("packages", o->packages, "what neso compile wrote")->required();
-  app->add_option("-o,--output", o->output, "the new package")->required();
-  app->add_option("--name", o->names, "what a model is called in it, once for each package in order (default: the package's file name)")
-      ->allow_extra_args(false);
-  app->add_option("--metadata", o->metadata, "KEY=VALUE, a note for who opens it (neso info, neso_model_metadata)")->allow_extra_args(false);
-  app->callback([o, &todo] {
-    if (o->names.size() > o->packages.size()) throw CLI::ValidationError("--name", "is given more often than there are packages");
-    todo = [o] {
-      const Status s = pack(*o);
-      return s ? 0 : report(s.error());
-    };
-  });
+  const Verb verb = parent.verb("pack", "put several packages into one, for CPUs and GPUs too; equal weights are in it once");
+  verb.option("packages", o->packages, "what neso compile wrote").required();
+  verb.option("-o,--output", o->output, "the new package").required();
+  verb.option("--name", o->names, "what a model is called in it, once for each package in order (default: the package's file name)").single();
+  verb.option("--metadata", o->metadata, "KEY=VALUE, a note for who opens it (neso info, neso_model_metadata)").single();
+  auto work = [o] {
+    const Status s = pack(*o);
+    return s ? 0 : report(s.error());
+  };
+  verb.work(work, [o] { return std::string(o->names.size() > o->packages.size() ? "--name: is given more often than there are packages" : ""); });
 }
 
 } // namespace neso::cli

@@ -2,27 +2,17 @@
 
 #include <cstdio>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "verb.h"
 
 namespace neso::cli {
 namespace {
 
-bool takesValue(const CLI::Option *option) { return option->get_expected_max() > 0; }
-
-/// "--output", "-o".
-std::vector<std::string> spellings(const CLI::Option *option) {
-  std::vector<std::string> out;
-  for (const std::string &name : option->get_snames()) out.push_back("-" + name);
-  for (const std::string &name : option->get_lnames()) out.push_back("--" + name);
-  return out;
-}
-
 /// The words of an option that takes one of a few, which its type lists in braces: "TEXT:{neso,aoti}".
-std::vector<std::string> choices(const CLI::Option *option) {
-  const std::string type = option->get_type_name();
+std::vector<std::string> choices(const Option &option) {
+  const std::string type = option.type();
   const size_t open = type.find('{'), close = type.rfind('}');
   std::vector<std::string> out;
   if (open == std::string::npos || close == std::string::npos) return out;
@@ -34,24 +24,26 @@ std::vector<std::string> choices(const CLI::Option *option) {
 }
 
 /// What stands for the value in help: FILE, K=V; nothing for flags.
-std::string placeholder(const CLI::Option *option) {
-  if (!takesValue(option)) return "";
+std::string placeholder(const Option &option) {
+  if (!option.takesValue()) return "";
   if (const std::vector<std::string> words = choices(option); !words.empty()) return fmt::format("{}", fmt::join(words, "|"));
-  const std::string type = option->get_type_name();
+  const std::string type = option.type();
   return type.empty() || type == "TEXT" || type.starts_with("TEXT ") ? "VALUE" : type.substr(0, type.find_first_of(" :"));
 }
 
-std::string usageOf(const CLI::App &app, const std::string &name) {
-  std::string out = name;
-  if (!app.get_options([](const CLI::Option *o) { return !o->get_positional(); }).empty()) out += " [options]";
-  for (const CLI::Option *o : app.get_options([](const CLI::Option *o) { return o->get_positional(); }))
-    out += o->get_required() ? " " + o->get_name() : " [" + o->get_name() + "]";
-  if (!app.get_subcommands({}).empty()) out += " COMMAND …";
+std::vector<Option> optionsOf(const Verb &verb, bool arguments) {
+  std::vector<Option> out;
+  for (const Option &o : verb.options())
+    if (o.isArgument() == arguments) out.push_back(o);
   return out;
 }
 
-std::vector<const CLI::Option *> optionsOf(const CLI::App &app) {
-  return app.get_options([](const CLI::Option *o) { return !o->get_positional(); });
+std::string usageOf(const Verb &verb, const std::string &name) {
+  std::string out = name;
+  if (!optionsOf(verb, false).empty()) out += " [options]";
+  for (const Option &o : optionsOf(verb, true)) out += o.isRequired() ? " " + o.name() : " [" + o.name() + "]";
+  if (!verb.verbs().empty()) out += " COMMAND …";
+  return out;
 }
 
 /// Text for troff: nothing in it is a command.
@@ -66,43 +58,43 @@ std::string troff(const std::string &text) {
   return out;
 }
 
-void printSection(const CLI::App &app, const std::string &name, int depth) {
-  fmt::print("{} {}\n\n{}\n\n    {}\n\n", std::string(static_cast<size_t>(depth), '#'), name, app.get_description(), usageOf(app, name));
-  const std::vector<const CLI::Option *> options = app.get_options([](const CLI::Option *) { return true; });
+void printSection(const Verb &verb, const std::string &name, int depth) {
+  fmt::print("{} {}\n\n{}\n\n    {}\n\n", std::string(static_cast<size_t>(depth), '#'), name, verb.help(), usageOf(verb, name));
+  const std::vector<Option> options = verb.options();
   if (!options.empty()) fmt::print("| option | value | meaning |\n| --- | --- | --- |\n");
-  for (const CLI::Option *o : options) {
-    std::string text = o->get_description();
+  for (const Option &o : options) {
+    std::string text = o.help();
     // A row is one line, and bars part its columns.
     for (size_t at = 0; (at = text.find_first_of("|\n", at)) != std::string::npos;)
       text[at] == '\n' ? text.replace(at, 1, "<br>") : text.replace(at, 1, "\\|"), at += 2;
-    std::string value = o->get_positional() ? "" : placeholder(o);
+    std::string value = o.isArgument() ? "" : placeholder(o);
     for (size_t at = 0; (at = value.find('|', at)) != std::string::npos; at += 2) value.replace(at, 1, "\\|");
-    fmt::print("| {} | {} | {} |\n", o->get_positional() ? o->get_name() : fmt::format("`{}`", fmt::join(spellings(o), "`, `")), value, text);
+    fmt::print("| {} | {} | {} |\n", o.isArgument() ? o.name() : fmt::format("`{}`", fmt::join(o.spellings(), "`, `")), value, text);
   }
   fmt::print("\n");
-  for (const CLI::App *sub : app.get_subcommands({})) printSection(*sub, name + " " + sub->get_name(), depth + 1);
+  for (const Verb &sub : verb.verbs()) printSection(sub, name + " " + sub.name(), depth + 1);
 }
 
 } // namespace
 
-int complete(const CLI::App &root, const std::vector<std::string> &words) {
-  const CLI::App *app = &root;
-  const CLI::Option *open = nullptr; // its value comes next
-  auto option = [&](const std::string &word) -> const CLI::Option * {
-    for (const CLI::Option *o : optionsOf(*app))
-      for (const std::string &name : spellings(o))
+int complete(const Verb &program, const std::vector<std::string> &words) {
+  Verb verb = program;
+  std::optional<Option> open; // its value comes next
+  auto option = [&](const std::string &word) -> std::optional<Option> {
+    for (const Option &o : optionsOf(verb, false))
+      for (const std::string &name : o.spellings())
         if (name == word) return o;
-    return nullptr;
+    return std::nullopt;
   };
   for (size_t i = 0; i + 1 < words.size(); ++i) {
     if (open) {
-      open = nullptr;
+      open.reset();
       continue;
     }
-    if (const CLI::Option *o = option(words[i])) open = takesValue(o) ? o : nullptr;
-    for (const CLI::App *sub : app->get_subcommands({}))
-      if (sub->get_name() == words[i]) {
-        app = sub;
+    if (const std::optional<Option> o = option(words[i]); o && o->takesValue()) open = o;
+    for (const Verb &sub : verb.verbs())
+      if (sub.name() == words[i]) {
+        verb = sub;
         break;
       }
   }
@@ -111,47 +103,47 @@ int complete(const CLI::App &root, const std::vector<std::string> &words) {
     if (word.starts_with(last)) fmt::print("{}\t{}\n", word, meaning.substr(0, meaning.find('\n')));
   };
   if (open) {
-    for (const std::string &word : choices(open)) offer(word, "");
+    for (const std::string &word : choices(*open)) offer(word, "");
     return 0;
   }
   if (last.starts_with("-"))
-    for (const CLI::Option *o : optionsOf(*app))
-      for (const std::string &name : spellings(o)) offer(name, o->get_description());
+    for (const Option &o : optionsOf(verb, false))
+      for (const std::string &name : o.spellings()) offer(name, o.help());
   else
-    for (const CLI::App *sub : app->get_subcommands({})) offer(sub->get_name(), sub->get_description());
+    for (const Verb &sub : verb.verbs()) offer(sub.name(), sub.help());
   return 0;
 }
 
-int printManual(const CLI::App &root, const std::vector<std::string> &words) {
-  const CLI::App *app = &root;
+int printManual(const Verb &program, const std::vector<std::string> &words) {
+  Verb verb = program;
   std::string name = "neso";
   for (const std::string &word : words) {
-    const CLI::App *next = nullptr;
-    for (const CLI::App *sub : app->get_subcommands({}))
-      if (sub->get_name() == word) next = sub;
+    std::optional<Verb> next;
+    for (const Verb &sub : verb.verbs())
+      if (sub.name() == word) next = sub;
     if (!next) return 2;
-    app = next;
+    verb = *next;
     name += " " + word;
   }
   std::string page = name;
   for (char &c : page)
     if (c == ' ') c = '-';
-  fmt::print(".TH {} 1 \"\" \"neso\" \"Neso\"\n.SH NAME\n{} \\- {}\n.SH SYNOPSIS\n.B {}\n", page, troff(page), troff(app->get_description()), troff(usageOf(*app, name)));
-  for (const CLI::Option *o : app->get_options([](const CLI::Option *o) { return o->get_positional(); }))
-    fmt::print("{}.TP\n.I {}\n{}\n", o == app->get_options([](const CLI::Option *p) { return p->get_positional(); }).front() ? ".SH ARGUMENTS\n" : "", troff(o->get_name()),
-               troff(o->get_description()));
+  fmt::print(".TH {} 1 \"\" \"neso\" \"Neso\"\n.SH NAME\n{} \\- {}\n.SH SYNOPSIS\n.B {}\n", page, troff(page), troff(verb.help()), troff(usageOf(verb, name)));
+  const std::vector<Option> arguments = optionsOf(verb, true);
+  if (!arguments.empty()) fmt::print(".SH ARGUMENTS\n");
+  for (const Option &o : arguments) fmt::print(".TP\n.I {}\n{}\n", troff(o.name()), troff(o.help()));
   fmt::print(".SH OPTIONS\n");
-  for (const CLI::Option *o : optionsOf(*app))
-    fmt::print(".TP\n\\fB{}\\fR {}\n{}\n", troff(fmt::format("{}", fmt::join(spellings(o), ", "))), troff(placeholder(o)), troff(o->get_description()));
-  if (!app->get_subcommands({}).empty()) fmt::print(".SH COMMANDS\n");
-  for (const CLI::App *sub : app->get_subcommands({}))
-    fmt::print(".TP\n.B {}\n{}\n", troff(sub->get_name()), troff(sub->get_description()));
+  for (const Option &o : optionsOf(verb, false))
+    fmt::print(".TP\n\\fB{}\\fR {}\n{}\n", troff(fmt::format("{}", fmt::join(o.spellings(), ", "))), troff(placeholder(o)), troff(o.help()));
+  if (!verb.verbs().empty()) fmt::print(".SH COMMANDS\n");
+  for (const Verb &sub : verb.verbs())
+    fmt::print(".TP\n.B {}\n{}\n", troff(sub.name()), troff(sub.help()));
   fmt::print(".SH EXIT STATUS\n0 done; 1 the input or the request is at fault; 2 wrong usage; 3 an internal fault.\n");
   return 0;
 }
 
-int printReference(const CLI::App &app) {
-  printSection(app, "neso", 1);
+int printReference(const Verb &program) {
+  printSection(program, "neso", 1);
   return 0;
 }
 
@@ -175,15 +167,13 @@ const char *kFish = R"(complete -c neso -a '(neso __complete (commandline -opc)[
 )";
 } // namespace
 
-void declareCompletion(CLI::App &parent, Action &todo) {
+void declareCompletion(const Verb &parent) {
   auto shell = std::make_shared<std::string>();
-  CLI::App *app = parent.add_subcommand("completion", "print a script that completes words of neso: eval \"$(neso completion bash)\"");
-  app->add_option("shell", *shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
-  app->callback([shell, &todo] {
-    todo = [shell] {
-      std::fputs(*shell == "bash" ? kBash : *shell == "zsh" ? kZsh : kFish, stdout);
-      return 0;
-    };
+  const Verb verb = parent.verb("completion", "print a script that completes words of neso: eval \"$(neso completion bash)\"");
+  verb.option("shell", *shell, "bash, zsh or fish").required().oneOf({"bash", "zsh", "fish"});
+  verb.work([shell] {
+    std::fputs(*shell == "bash" ? kBash : *shell == "zsh" ? kZsh : kFish, stdout);
+    return 0;
   });
 }
 

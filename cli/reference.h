@@ -4,18 +4,16 @@
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}
+#include "options.h"
 
 namespace neso::cli {
 
 /// Words that may stand in the place of the last of `words` (which may be empty), one a line with a tab and what it means. Nothing where a
 /// file is to be named.
-int complete(const CLI::App &app, const std::vector<std::string> &words);
+int complete(const Verb &program, const std::vector<std::string> &words);
 /// The manual page of the program, or of the verb that `words` name, for man.
-int printManual(const CLI::App &app, const std::vector<std::string> &words);
+int printManual(const Verb &program, const std::vector<std::string> &words);
 /// All verbs with their options, as Markdown.
-int printReference(const CLI::App &app);
+int printReference(const Verb &program);
 
 } // namespace neso::cli

@@ -1,5 +1,6 @@
 // neso run: one run of a package (or of a .pt2, compiled in memory first) on inputs from files, its outputs to a file.
-#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <map>
 
 #include "base/diagnostics/cli.h"
 #include "flags.h"
@@ -75,25 +76,25 @@ int run(Options o) {
 }
 } // namespace
 
-void declareRun(CLI::App &parent, Action &todo) {
+void declareRun(const Verb &parent) {
   auto o = std::make_shared<Options>();
   o->session.needInputs = true;
-  CLI::App *app = parent.add_subcommand("run", "run a package (or a .pt2, compiled in memory first) once");
-  app->add_option("model", o->session.model, "the package")->required();
-  app->add_option("-o,--output", o->output, "where the outputs go: .safetensors, or .npy for a single one (default: a line for "
-                                          "each on the terminal)");
-  declareSession(app, o->session);
-  auto *random = app->add_flag("--random", o->random, "make the inputs at random, inside the exported ranges");
-  app->add_option("--seed", o->session.seed, "of random inputs")->needs(random);
-  app->add_option("--dim", o->session.dims, "a size of random inputs: s0=17")->needs(random)->allow_extra_args(false);
-  auto *trace = app->add_option("--trace", o->trace, "also write the run's steps and their times, as JSON that Perfetto opens");
-  auto *show = app->add_flag("--steps", o->steps.show, "a line for each tensor that each step reads or writes")->excludes(trace);
-  auto *dump = app->add_option("--dump", o->steps.folder, "a folder that gets the tensors of each step as NUMBER_KERNEL.safetensors")->excludes(trace);
-  app->add_option("--filter", o->steps.filter, "of --steps and --dump: only steps whose kernel, or a tensor of which, this regular expression finds")
-      ->check([show, dump](const std::string &text) { return show->count() + dump->count() == 0 ? "it needs --steps or --dump" : badExpression(text); });
-  app->add_flag("--check-nan", o->session.checkNan, "end the run at the first step that makes a NaN, and name its kernel, lines and modules");
-  app->add_flag("--strides", o->strides, "add the outputs' strides to the file's metadata");
-  app->callback([o, &todo] { todo = [o] { return run(*o); }; });
+  const Verb verb = parent.verb("run", "run a package (or a .pt2, compiled in memory first) once");
+  verb.option("model", o->session.model, "the package").required();
+  verb.option("-o,--output", o->output, "where the outputs go: .safetensors, or .npy for a single one (default: a line for "
+              "each on the terminal)");
+  declareSession(verb, o->session);
+  const Option random = verb.flag("--random", o->random, "make the inputs at random, inside the exported ranges");
+  verb.option("--seed", o->session.seed, "of random inputs").needs(random);
+  verb.option("--dim", o->session.dims, "a size of random inputs: s0=17").needs(random).single();
+  const Option trace = verb.option("--trace", o->trace, "also write the run's steps and their times, as JSON that Perfetto opens");
+  const Option show = verb.flag("--steps", o->steps.show, "a line for each tensor that each step reads or writes").excludes(trace);
+  const Option dump = verb.option("--dump", o->steps.folder, "a folder that gets the tensors of each step as NUMBER_KERNEL.safetensors").excludes(trace);
+  verb.option("--filter", o->steps.filter, "of --steps and --dump: only steps whose kernel, or a tensor of which, this regular expression finds")
+      .check([show, dump](const std::string &text) { return show.count() + dump.count() == 0 ? "it needs --steps or --dump" : badExpression(text); });
+  verb.flag("--check-nan", o->session.checkNan, "end the run at the first step that makes a NaN, and name its kernel, lines and modules");
+  verb.flag("--strides", o->strides, "add the outputs' strides to the file's metadata");
+  verb.work([o] { return run(*o); });
 }
 
 } // namespace neso::cli

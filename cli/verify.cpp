@@ -4,8 +4,6 @@
 #include <cmath>
 #include <cstring>
 
-#include <CLI/CLI.hpp>
-
 #include "base/diagnostics/cli.h"
 #include "console.h"
 #include "driver/compile.h"
@@ -244,18 +242,16 @@ int run(Options o) {
 }
 } // namespace
 
-void declareVerify(CLI::App &parent, Action &todo) {
+void declareVerify(const Verb &parent) {
   auto o = std::make_shared<Options>();
-  CLI::App *app =
-      parent.add_subcommand("verify", "compare compiled code with the reference interpreter on the same inputs");
-  app->add_option("model", o->model, "the .pt2")->required();
-  app->add_option("package", o->package, "its package; without it the model is compiled in memory");
-  declareSession(app, o->session);
-  app->add_option("--rtol", o->rtol, "relative tolerance, in place of the dtype's own")->check(CLI::NonNegativeNumber);
-  app->add_option("--atol", o->atol, "tolerance relative to the largest value of an output")
-      ->check(CLI::NonNegativeNumber);
-  app->add_flag("--json", o->json, "one JSON object");
-  app->callback([o, &todo] { todo = [o] { return run(*o); }; });
+  const Verb verb = parent.verb("verify", "compare compiled code with the reference interpreter on the same inputs");
+  verb.option("model", o->model, "the .pt2").required();
+  verb.option("package", o->package, "its package; without it the model is compiled in memory");
+  declareSession(verb, o->session);
+  verb.option("--rtol", o->rtol, "relative tolerance, in place of the dtype's own").notNegative();
+  verb.option("--atol", o->atol, "tolerance relative to the largest value of an output").notNegative();
+  verb.flag("--json", o->json, "one JSON object");
+  verb.work([o] { return run(*o); });
 }
 
 } // namespace neso::cli
