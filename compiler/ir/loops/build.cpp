@@ -1,5 +1,7 @@
 #include "ir/loops/build.h"
 
+#include "ir/loops/access.h"
+
 #include <algorithm>
 
 namespace neso::loops {
@@ -83,7 +85,7 @@ BufferId addTemp(Program &program, std::string name, DType dtype, Expr elements)
 
 NodeId freeNodeId(const Program &program) {
   int32_t next = 0;
-  for (const Node &n : program.nodes) next = std::max(next, n.id.value + 1);
+  forEachNode(program.nodes, [&](const Node &n) { next = std::max(next, n.id.value + 1); });
   return NodeId(next);
 }
 

@@ -68,7 +68,7 @@ bool ModelLowering::computeSizes(const graph::Node &node, std::array<const graph
       const Expr around = path_;
       path_ = logicalAnd(path_, way == 0 ? ne(condition, 0) : eq(condition, 0));
       Tensors results;
-      const bool fits = lowerBody(*body, operands, results);
+      const bool fits = lowerBody(*body, ofBlock(operands), results);
       path_ = around;
       ctx_.current = &node;
       for (size_t i = 0; i < wanted.size(); ++i) {

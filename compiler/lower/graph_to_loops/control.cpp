@@ -11,6 +11,7 @@
 #include "base/diagnostics/graph.h"
 #include "base/rules.h"
 #include "ir/loops/access.h"
+#include "lower/graph_to_loops/cost.h"
 #include "lower/graph_to_loops/model_lowering.h"
 #include "lower/graph_to_loops/turns.h"
 
@@ -116,35 +117,47 @@ std::optional<ModelLowering::Call> ModelLowering::readCall(const graph::Node &no
   return call;
 }
 
-/// Operands of a region, in memory: what is lazy is computed now.
-std::vector<Tensor> ModelLowering::inMemory(const Call &call, size_t list, const Values &values) {
+/// The values of a list; invalid: a number, which the sub-graph knows as well.
+std::vector<Tensor> ModelLowering::operandsOf(const Call &call, size_t list, const Values &values) {
   Tensors out;
   if (list >= call.lists.size()) return out;
   for (ValueId id : call.lists[list]) {
     auto it = id.valid() ? values.find(id.value) : values.end();
-    out.emplace_back();
-    if (it == values.end()) continue; // a number, which the sub-graph knows as well
-    const Tensor &x = it->second;
+    out.push_back(it == values.end() ? Tensor() : it->second);
+  }
+  return out;
+}
+
+/// Operands of a region: what is lazy is computed now, unless that reads no memory and is as cheap in the region.
+std::vector<Tensor> ModelLowering::inMemory(const Call &call, size_t list, const Values &values) {
+  Tensors out = operandsOf(call, list, values);
+  for (Tensor &x : out) {
+    if (!x.valid() || (x.isComplex() && x.realized())) continue;
     if (!x.isComplex() && x.asStrided()) {
-      out.back() = Tensor::strided(ctx_, x.dtype(), x.sizes(), *x.asStrided());
-    } else if (x.isComplex() && x.realized()) {
-      out.back() = x;
-    } else {
-      out.back() = place(ctx_, x.dtype(), x.sizes());
-      put(x, out.back());
+      x = Tensor::strided(ctx_, x.dtype(), x.sizes(), *x.asStrided());
+    } else if (x.isComplex() || !x.loads().empty() || worthRealizing(x.cost(), 2)) {
+      const Tensor made = place(ctx_, x.dtype(), x.sizes());
+      put(x, made);
+      x = made;
     }
   }
   return out;
 }
 
-bool ModelLowering::lowerBody(const graph::Graph &body, const std::vector<Tensor> &operands, Tensors &results) {
+/// Operands as handles of one block: what is realized there lies in memory for that block alone.
+std::vector<Tensor> ModelLowering::ofBlock(std::vector<Tensor> operands) {
+  for (Tensor &x : operands)
+    if (x.valid() && !x.isComplex() && !x.realized())
+      x = Tensor::lazy(x.ctx(), x.dtype(), x.sizes(), [x](BodyBuilder &b, const Index &i) { return x.at(b, i); });
+  return operands;
+}
+
+bool ModelLowering::lowerBody(const graph::Graph &body, const std::vector<Tensor> &operands, Tensors &results, const std::set<BufferId> &own) {
   if (body.inputs.size() != operands.size()) return false;
   Values inner;
   for (size_t k = 0; k < operands.size(); ++k)
     if (operands[k].valid() && body.inputs[k].valid()) inner[body.inputs[k].value] = operands[k];
-  userKernels_.enter(ctx_, body);
-  lowerNodes(body, inner);
-  userKernels_.leave();
+  lowerWhole(body, inner, own);
   for (const graph::Argument &a : body.outputs) {
     const ValueId *id = std::get_if<ValueId>(&a);
     auto it = id ? inner.find(id->value) : inner.end();
@@ -276,7 +289,7 @@ bool ModelLowering::branchCond(const graph::Graph &g, Call &call, Values &values
       const Expr around = path_, here = logicalAnd(path_, way == 0 ? ne(*condition, 0) : eq(*condition, 0));
       path_ = here;
       Tensors results;
-      const bool fits = lowerBody(*call.bodies[way], operands, results);
+      const bool fits = lowerBody(*call.bodies[way], ofBlock(operands), results);
       path_ = around;
       ctx_.current = &call.node;
       if (!fits || results.size() != outs.size()) {
@@ -308,36 +321,16 @@ bool ModelLowering::branchCond(const graph::Graph &g, Call &call, Values &values
   return true;
 }
 
-/// What is computed from the carried values takes their place, all at once.
-void ModelLowering::putAll(const Tensors &from, const Tensors &to) {
-  std::set<int32_t> carried;
-  for (const Tensor &t : to) carried.insert((t.isComplex() ? t.real() : t).asStrided()->buffer.value);
-  Tensors ready;
-  for (size_t k = 0; k < to.size(); ++k) {
-    std::optional<Strided> at = from[k].isComplex() ? std::nullopt : from[k].asStrided();
-    const std::optional<Strided> home = to[k].isComplex() ? std::nullopt : to[k].asStrided();
-    if (at && home && at->buffer == home->buffer && at->offset == home->offset && at->strides == home->strides) {
-      ready.emplace_back(); // it is there
-    } else if (at && !carried.count(at->buffer.value)) {
-      ready.push_back(from[k]);
-    } else {
-      ready.push_back(place(ctx_, to[k].dtype(), to[k].sizes()));
-      put(from[k], ready.back());
-    }
-  }
-  for (size_t k = 0; k < to.size(); ++k)
-    if (ready[k].valid()) put(ready[k], to[k]);
-}
-
 bool ModelLowering::lowerWhile(const graph::Graph &g, Call &call, Values &values) {
   ctx_.current = &call.node;
   const std::vector<ValueId> outs = flatOutputs(call.node);
   if (call.lists.empty() || call.lists[0].size() != outs.size()) return refuse(call.node, "it gives another number of values than it carries");
   Tensors carried;
-  for (const Tensor &x : inMemory(call, 0, values)) {
+  std::set<BufferId> own;
+  for (const Tensor &x : operandsOf(call, 0, values)) {
     if (!x.valid()) return refuse(call.node, "it carries a value that is no tensor");
-    carried.push_back(place(ctx_, x.dtype(), x.sizes()));
-    put(x, carried.back());
+    carried.push_back(carry(x));
+    own.insert(bufferOf(carried.back()));
   }
   for (ValueId id : outs)
     if (id.valid() && isNew(g.value(id))) return refuse(call.node, "the size of '" + g.value(id).name + "' changes from turn to turn");
@@ -352,7 +345,7 @@ bool ModelLowering::lowerWhile(const graph::Graph &g, Call &call, Values &values
   std::optional<Lowering::Known> tested;
   spec.blocks[0] = ctx_.block([&] {
     Tensors results;
-    if (!lowerBody(*call.bodies[0], operands, results) || results.size() != 1 || !results[0].valid()) {
+    if (!lowerBody(*call.bodies[0], ofBlock(operands), results) || results.size() != 1 || !results[0].valid()) {
       why = "its condition has no value";
       return;
     }
@@ -365,7 +358,7 @@ bool ModelLowering::lowerWhile(const graph::Graph &g, Call &call, Values &values
     ctx_.setKnown(*tested); // the body sees what the test has found out
     path_ = logicalAnd(path_, spec.condition);
     Tensors results;
-    const bool fits = lowerBody(*call.bodies[1], operands, results);
+    const bool fits = lowerBody(*call.bodies[1], ofBlock(operands), results, own);
     path_ = around;
     ctx_.current = &call.node;
     if (!fits || results.size() != carried.size() ||
@@ -393,11 +386,11 @@ bool ModelLowering::lowerTurns(const graph::Graph &g, Call &call, Values &values
   if (xs.empty() || !std::all_of(xs.begin(), xs.end(), [](const Tensor &x) { return x.valid() && x.rank() > 0; }))
     return refuse(call.node, "it has nothing to go along");
   const Expr turns = xs[0].sizes()[0];
-  for (const Tensor &x : scan ? inMemory(call, 0, values) : fold ? xs : Tensors()) {
+  std::set<BufferId> own;
+  for (const Tensor &x : scan ? operandsOf(call, 0, values) : fold ? xs : Tensors()) {
     if (!x.valid()) return refuse(call.node, "it carries a value that is no tensor");
-    const Tensor first = fold ? rowOf(x, 0) : x;
-    carried.push_back(place(ctx_, first.dtype(), first.sizes()));
-    put(first, carried.back());
+    carried.push_back(carry(fold ? rowOf(x, 0) : x));
+    own.insert(bufferOf(carried.back()));
   }
   for (size_t list = rowsAt + 1; list < call.lists.size(); ++list)
     for (Tensor &x : inMemory(call, list, values)) extra.push_back(std::move(x));
@@ -432,7 +425,7 @@ bool ModelLowering::lowerTurns(const graph::Graph &g, Call &call, Values &values
     Tensors operands = carried, results;
     for (const Tensor &x : xs) operands.push_back(rowOf(x, turn));
     operands.insert(operands.end(), extra.begin(), extra.end());
-    const bool fits = lowerBody(*call.bodies[0], operands, results);
+    const bool fits = lowerBody(*call.bodies[0], ofBlock(operands), results, own);
     path_ = around;
     ctx_.current = &call.node;
     if (!fits || results.size() != (fold ? rows.size() : kept + rows.size()) ||

@@ -55,8 +55,8 @@ bool provablyApart(const Sizes &sizesA, const Strided &a, const Sizes &sizesB, c
   return false;
 }
 
-InPlace::InPlace(const graph::Graph &graph, std::set<int32_t> returned, size_t firstBuffer)
-    : graph_(graph), returned_(std::move(returned)), firstBuffer_(firstBuffer) {
+InPlace::InPlace(const graph::Graph &graph, std::set<int32_t> returned, size_t firstBuffer, std::set<BufferId> own)
+    : graph_(graph), returned_(std::move(returned)), firstBuffer_(firstBuffer), own_(std::move(own)) {
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
     graph::forEachInput(graph_.nodes[i], [&](ValueId id) { readers_[id.value].push_back(i); });
     graph::forEachOutput(graph_.nodes[i], [&](ValueId id) { definition_[id.value] = i; });
@@ -223,7 +223,7 @@ std::optional<Strided> InPlace::place(Lowering &ctx, size_t i, Values &values, s
     return std::nullopt;
   };
   if (buffer.kind != loops::Buffer::Kind::Temp && !buffer.mutated) return blocked("it is not the model's to change");
-  if (s->buffer.index() < firstBuffer_) return blocked("it belongs to the graph around");
+  if (isOutside(s->buffer)) return blocked("it belongs to the graph around");
   Region region{type.sizes, *s};
   for (const Region &w : written_)
     if (w.where.buffer == s->buffer && !provablyApart(w.sizes, w.where, region.sizes, region.where, ctx.facts))
@@ -310,7 +310,7 @@ bool InPlace::over(Lowering &ctx, const Node &node, const Tensor &x, const Regio
   const std::optional<Strided> s = x.isComplex() ? std::nullopt : x.asStrided();
   if (!s || s->dtype != x.dtype() || node.outputs.empty() || node.outputs[0].empty()) return false;
   const loops::Buffer &buffer = ctx.program.buffer(s->buffer);
-  if ((buffer.kind != loops::Buffer::Kind::Temp && !buffer.mutated) || s->buffer.index() < firstBuffer_ || blank_.count(s->buffer.value))
+  if ((buffer.kind != loops::Buffer::Kind::Temp && !buffer.mutated) || isOutside(s->buffer) || blank_.count(s->buffer.value))
     return false;
   if (!isApartFromItself(x.sizes(), s->strides, ctx.facts) || !isOurs(ctx, part)) return false;
   for (const Tensor &r : reads)

@@ -31,12 +31,12 @@ bool sameStrides(const Lowering &ctx, const Sizes &sizes, const Sizes &a, const 
 /// rows apart, or one behind the other.
 bool provablyApart(const Sizes &sizesA, const Strided &a, const Sizes &sizesB, const Strided &b, const Facts &facts);
 
-/// Who reads what in one graph. A sub-graph's own memory are the buffers that came into being since its lowering began:
-/// others belong to the graph around it.
+/// Who reads what in one graph. A sub-graph's own memory are the buffers that came into being since its lowering began, and those that it
+/// was given: what a loop carries from turn to turn is the loop's. Others belong to the graph around it.
 class InPlace {
 public:
   using Values = std::unordered_map<int32_t, Tensor>;
-  InPlace(const graph::Graph &graph, std::set<int32_t> returned, size_t firstBuffer);
+  InPlace(const graph::Graph &graph, std::set<int32_t> returned, size_t firstBuffer, std::set<BufferId> own);
 
   struct Region {
     Sizes sizes;
@@ -68,6 +68,7 @@ public:
   bool firstTouch(BufferId buffer) { return blank_.erase(buffer.value) != 0; }
 
 private:
+  bool isOutside(BufferId buffer) const { return buffer.index() < firstBuffer_ && !own_.count(buffer); }
   bool isOurs(const Lowering &ctx, const Region &region) const;
   bool release(Lowering &ctx, const Region &region, graph::ValueId result, const Tensor &whole, Expr saved, Values &values, std::string &why);
   void settleBase(graph::ValueId result, Values &values);
@@ -80,6 +81,7 @@ private:
   const graph::Graph &graph_;
   std::set<int32_t> returned_;
   size_t firstBuffer_;
+  std::set<BufferId> own_;
   std::unordered_map<int32_t, std::vector<size_t>> readers_; // value -> nodes, ascending
   std::unordered_map<int32_t, size_t> definition_;           // value -> node
   std::set<int32_t> blank_;                                  // buffers without content

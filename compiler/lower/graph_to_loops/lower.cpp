@@ -50,13 +50,31 @@ bool isCall(std::string_view target) {
          target == "higher_order.scan" || target == "higher_order.associative_scan";
 }
 
-void ModelLowering::countUses(const graph::Graph &g) {
-  for (const graph::Node &node : g.nodes) graph::forEachInput(node, [&](ValueId id) { ++uses_[id.value]; });
-  for (const graph::Output &o : model_.outputs)
-    if (const ValueId *id = std::get_if<ValueId>(&o.value)) {
-      ++uses_[id->value];
-      if (o.kind != graph::Output::Kind::Token) outputs_.insert(id->value);
-    }
+ModelLowering::Scope ModelLowering::scopeOf(const graph::Graph &g) const {
+  Scope scope;
+  for (const graph::Node &node : g.nodes) graph::forEachInput(node, [&](ValueId id) { ++scope.uses[id.value]; });
+  for (const graph::Argument &a : g.outputs)
+    if (const ValueId *id = std::get_if<ValueId>(&a)) ++scope.uses[id->value];
+  if (&g == &model_.graph)
+    for (const graph::Output &o : model_.outputs)
+      if (const ValueId *id = std::get_if<ValueId>(&o.value); id && o.kind != graph::Output::Kind::Token) scope.outputs.insert(id->value);
+  scope.attention = findAttention(g, scope.uses);
+  return scope;
+}
+
+void ModelLowering::lowerWhole(const graph::Graph &g, Values &values, const std::set<BufferId> &own) {
+  scopes_.push_back(scopeOf(g));
+  userKernels_.enter(ctx_, g, own);
+  for (const auto &[node, match] : here().attention.byResult) {
+    for (ValueId id : {match.q, match.k, match.v}) userKernels_.memory().readAt(id, *node);
+    for (const AttentionMask &mask : match.masks) userKernels_.memory().readAt(mask.value, *node);
+  }
+  for (const graph::Node &node : g.nodes) {
+    lowerNode(g, node, values);
+    checkSizes(g, node);
+  }
+  userKernels_.leave();
+  scopes_.pop_back();
 }
 
 /// Whether a run leaves another content in the buffer, parameter or input of that name.
@@ -103,7 +121,7 @@ Tensor ModelLowering::addWeight(const graph::Weight &w) {
   ctx_.program.constants[static_cast<size_t>(ctx_.program.buffer(it->second).index)].tensors.push_back(tensor);
   Strided where{it->second, w.type.dtype, w.type.strides, w.type.offset};
   weightByName_.insert_or_assign(w.fqn, where);
-  if (!changes(w.fqn, false)) userKernels_.memory().keep({w.type.sizes, where});
+  if (!changes(w.fqn, false)) userKernels_.keep({w.type.sizes, where});
   return Tensor::strided(ctx_, w.type.dtype, w.type.sizes, where);
 }
 
@@ -183,15 +201,13 @@ Tensor ModelLowering::settle(const graph::Graph &g, ValueId id, const Tensor &x)
   if (x.realized()) return x;
   Tensor folded = ctx_.fold(x);
   if (folded.key() != x.key()) return folded;
-  bool isOutput = &g == &model_.graph && outputs_.count(id.value);
+  bool isOutput = here().outputs.count(id.value) > 0;
   const graph::TensorType &type = g.value(id).type;
   if (isOutput && !x.isView() && isDense(type.sizes, type.strides, ctx_)) {
     x.realizeWith(type.strides);
     return x;
   }
-  // Values of a sub-graph are not counted: they are taken for reused.
-  int uses = &g == &model_.graph ? uses_[id.value] : 2;
-  if (uses > 1)
+  if (here().uses[id.value] > 1)
     x.reused();
   else if (worthRealizing(x.cost(), 1))
     x.realize();
@@ -209,9 +225,9 @@ void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Va
         if (id.valid()) values[id.value] = standIn(g.value(id));
     return;
   }
-  if (attention_.covered.count(&node)) return;
+  if (here().attention.covered.count(&node)) return;
   ctx_.current = &node;
-  if (auto it = attention_.byResult.find(&node); it != attention_.byResult.end()) {
+  if (auto it = here().attention.byResult.find(&node); it != here().attention.byResult.end()) {
     Tensor x =
         matchedAttention(it->second, [&](ValueId id) { return values.at(id.value); }, g.value(outs[0]).type.sizes);
     values[outs[0].value] = settle(g, outs[0], x);
@@ -272,7 +288,7 @@ void ModelLowering::lowerOperator(const graph::Graph &g, const graph::Node &node
       values[outs[k].value] = resultOf(g, node, k, outs[k], results[k]);
     else if (call.failed())
       values[outs[k].value] = standIn(v);
-    else if (v.kind == graph::Value::Kind::Tensor && (&g != &model_.graph || uses_[outs[k].value] > 0)) {
+    else if (v.kind == graph::Value::Kind::Tensor && here().uses[outs[k].value] > 0) {
       report(makeDiag(diag::OpRefused, node.loc, node.target, fmt::format("its result {} ('{}') is not computed here", k, v.name)));
       values[outs[k].value] = standIn(v);
     }
@@ -292,7 +308,7 @@ Tensor ModelLowering::resultOf(const graph::Graph &g, const graph::Node &node, s
   const Tensor x = result.asTensor();
   if (std::string fault = checkType(node, k, v, x); !fault.empty()) {
     // torch 2.11 says wrong shapes of the states of an LSTM in two directions; where nobody reads them, nothing follows from it.
-    if (&g != &model_.graph || uses_[id.value] > 0) report(makeDiag(diag::GraphContradictsItself, node.loc, fault));
+    if (here().uses[id.value] > 0) report(makeDiag(diag::GraphContradictsItself, node.loc, fault));
     return standIn(v);
   }
   if (Tensor blank = userKernels_.blankOf(ctx_, g, id); blank.valid()) return blank;
@@ -327,13 +343,6 @@ void ModelLowering::assume(const graph::Node &node, Expr condition) {
 bool ModelLowering::definesSizes(const graph::Graph &g, const graph::Node &node) const {
   const std::vector<ValueId> outs = flatOutputs(node);
   return std::any_of(outs.begin(), outs.end(), [&](ValueId id) { return id.valid() && isNew(g.value(id)); });
-}
-
-void ModelLowering::lowerNodes(const graph::Graph &g, Values &values) {
-  for (const graph::Node &node : g.nodes) {
-    lowerNode(g, node, values);
-    checkSizes(g, node);
-  }
 }
 
 /// With a target (what a write-back changes), a tensor that lies there already stays where it is.
@@ -502,14 +511,8 @@ Result<loops::Program> ModelLowering::run() {
   ctx_.program.assertions = model_.assertions;
   ctx_.program.inSpec = model_.inSpec;
   ctx_.program.outSpec = model_.outSpec;
-  countUses(model_.graph);
-  attention_ = findAttention(model_.graph, uses_);
-  for (const auto &[node, match] : attention_.byResult) {
-    for (ValueId id : {match.q, match.k, match.v}) userKernels_.memory().readAt(id, *node);
-    for (const AttentionMask &mask : match.masks) userKernels_.memory().readAt(mask.value, *node);
-  }
   addInputs();
-  lowerNodes(model_.graph, values_);
+  lowerWhole(model_.graph, values_);
   dropUnknownAssertions();
   if (errors_.empty()) addOutputs();
   if (errors_.empty() && (!ctx_.countersTaken().isConst(0) || ctx_.countersOfRegions().valid())) advanceRandom();

@@ -17,7 +17,7 @@ using Values = std::unordered_map<int32_t, Tensor>; // by graph value
 
 class ModelLowering {
 public:
-  ModelLowering(const graph::Model &model, const LowerOptions &options, DiagnosticSink &sink) : model_(model), sink_(sink), userKernels_(model) {
+  ModelLowering(const graph::Model &model, const LowerOptions &options, DiagnosticSink &sink) : model_(model), sink_(sink) {
     ctx_.facts = model.facts;
     ctx_.folds = !options.updatable;
     ctx_.int4Packing = options.int4Packing == graph::Int4Packing::Unknown ? model.int4Packing : options.int4Packing;
@@ -25,17 +25,26 @@ public:
   Result<loops::Program> run();
 
 private:
-  void countUses(const graph::Graph &g);
+  /// What one graph, the model's or a sub-graph, says of its values; each has its own numbers for them.
+  struct Scope {
+    std::unordered_map<int32_t, int> uses; // readers of each value, outputs included
+    std::set<int32_t> outputs;             // of the model: their memory is the caller's
+    AttentionMatches attention;
+  };
+  Scope scopeOf(const graph::Graph &g) const;
+  Scope &here() { return scopes_.back(); }
+  /// Lowers the nodes of a graph whose inputs have their values. `own`: buffers around the graph that it may write, since nobody else needs
+  /// what they hold.
+  void lowerWhole(const graph::Graph &g, Values &values, const std::set<BufferId> &own = {});
   BufferId addInputBuffer(const std::string &name, loops::Buffer::Kind kind, DType dtype, Expr elements, int64_t position);
   void addInputs();
   bool changes(const std::string &target, bool input) const;
   Tensor addWeight(const graph::Weight &w);
-  void lowerNodes(const graph::Graph &g, Values &values);
   // ---- control.cpp
   struct Call;
   bool lowerCall(const graph::Graph &g, const graph::Node &node, Values &values);
   std::optional<Call> readCall(const graph::Node &node);
-  bool lowerBody(const graph::Graph &body, const std::vector<Tensor> &operands, Tensors &results);
+  bool lowerBody(const graph::Graph &body, const std::vector<Tensor> &operands, Tensors &results, const std::set<BufferId> &own = {});
   bool chooseCond(const graph::Graph &g, Call &call, Values &values);
   struct SizeOfResult {
     size_t result, dim;
@@ -47,9 +56,10 @@ private:
   bool branchCond(const graph::Graph &g, Call &call, Values &values);
   bool lowerWhile(const graph::Graph &g, Call &call, Values &values);
   bool lowerTurns(const graph::Graph &g, Call &call, Values &values);
+  static std::vector<Tensor> operandsOf(const Call &call, size_t list, const Values &values);
   std::vector<Tensor> inMemory(const Call &call, size_t list, const Values &values);
+  static std::vector<Tensor> ofBlock(std::vector<Tensor> operands);
   std::optional<Expr> conditionOf(const graph::Graph &g, const graph::Argument &a, const Values &values);
-  void putAll(const Tensors &from, const Tensors &to);
   bool refuse(const graph::Node &node, const std::string &why);
   void lowerAssertion(const graph::Graph &g, const graph::Node &node);
 
@@ -88,9 +98,7 @@ private:
   std::map<std::pair<int, DType>, BufferId> weightBuffers_; // by storage and dtype
   std::map<std::string, Strided> weightByName_;       // where each lies
   std::vector<std::optional<Strided>> inputTensors_; // by input; nothing for what is no tensor
-  std::unordered_map<int32_t, int> uses_;
-  AttentionMatches attention_;
-  std::set<int32_t> outputs_;
+  std::vector<Scope> scopes_; // of the graphs being lowered, innermost last
   std::set<int32_t> returned_; // buffers that an output already names
   std::vector<Diagnostic> errors_;
   std::vector<std::string> externs_; // operators of the caller's, by name

@@ -1,5 +1,8 @@
 #include "lower/graph_to_loops/turns.h"
 
+#include <algorithm>
+#include <set>
+
 namespace neso::lower {
 
 using loops::RegionSpec;
@@ -23,6 +26,71 @@ Tensor carry(const Tensor &x) {
   const Tensor out = place(x.ctx(), x.dtype(), x.sizes());
   put(x, out);
   return out;
+}
+
+BufferId bufferOf(const Tensor &carried) { return (carried.isComplex() ? carried.real() : carried).asStrided()->buffer; }
+
+namespace {
+
+std::set<BufferId> readBy(const Tensor &x) {
+  std::set<BufferId> out;
+  for (const Tensor &part : x.isComplex() ? Tensors{x.real(), x.imag()} : Tensors{x})
+    for (BufferId b : part.loads()) out.insert(b);
+  return out;
+}
+
+/// Whether each element of x reads of that memory at most the element that it would be stored to.
+bool readsOnlyItsPlace(const Tensor &x, const Tensor &to) {
+  const Strided home = *to.asStrided();
+  BodyBuilder b(x.ctx().facts);
+  Index index;
+  Expr at = home.offset;
+  for (size_t d = 0; d < x.sizes().size(); ++d) {
+    index.push_back(b.addIndex(Symbol::index(d), x.sizes()[d]));
+    at = at + index.back() * home.strides[d];
+  }
+  x.at(b, index);
+  return std::all_of(b.body().ops.begin(), b.body().ops.end(), [&](const loops::Op &op) {
+    return op.kind != OpKind::Load || op.buffer != home.buffer || x.ctx().equal(op.index, at);
+  });
+}
+
+bool liesThere(const Tensor &x, const Tensor &to) {
+  if (x.isComplex()) return liesThere(x.real(), to.real()) && liesThere(x.imag(), to.imag());
+  const std::optional<Strided> at = x.asStrided(), home = to.asStrided();
+  return at && at->buffer == home->buffer && at->dtype == home->dtype && at->offset == home->offset && at->strides == home->strides;
+}
+
+} // namespace
+
+void putAll(Tensors from, const Tensors &to) {
+  std::vector<std::set<BufferId>> reads;
+  std::vector<size_t> waiting;
+  for (size_t k = 0; k < to.size(); ++k) {
+    reads.push_back(readBy(from[k]));
+    if (!liesThere(from[k], to[k])) waiting.push_back(k);
+  }
+  auto isReadByOther = [&](size_t k) {
+    return std::any_of(waiting.begin(), waiting.end(), [&](size_t other) { return other != k && reads[other].count(bufferOf(to[k])); });
+  };
+  auto mayGo = [&](size_t k) {
+    if (isReadByOther(k)) return false;
+    return !reads[k].count(bufferOf(to[k])) || (!from[k].isComplex() && readsOnlyItsPlace(from[k], to[k]));
+  };
+  auto holdsUp = [&](size_t k) {
+    return std::any_of(waiting.begin(), waiting.end(), [&](size_t other) { return reads[k].count(bufferOf(to[other])) > 0; });
+  };
+  while (!waiting.empty()) {
+    if (const auto next = std::find_if(waiting.begin(), waiting.end(), mayGo); next != waiting.end()) {
+      put(from[*next], to[*next]);
+      waiting.erase(next);
+      continue;
+    }
+    // Some wait for each other, or one for itself: what lies elsewhere holds nobody up.
+    const size_t moved = *std::find_if(waiting.begin(), waiting.end(), holdsUp);
+    from[moved] = carry(from[moved]);
+    reads[moved].clear();
+  }
 }
 
 void forTurns(Lowering &ctx, Expr count, const std::function<void(Expr turn)> &body) {

@@ -16,6 +16,11 @@ Tensor place(Lowering &ctx, DType t, const Sizes &sizes);
 void put(const Tensor &x, const Tensor &into);
 /// x in memory of its own.
 Tensor carry(const Tensor &x);
+/// The buffer in which what carry() made lies.
+BufferId bufferOf(const Tensor &carried);
+/// The end of a turn: what was computed from the carried values takes their place, all at once. What lies there already stays, what nobody
+/// else still reads is written straight there, and only the rest waits in memory of its own: `from` of (b, a) to (a, b) takes one copy more.
+void putAll(Tensors from, const Tensors &to);
 
 /// body(0) … body(count - 1), one after the other.
 void forTurns(Lowering &ctx, Expr count, const std::function<void(Expr turn)> &body);

@@ -14,18 +14,14 @@ using graph::UserLaunch;
 using graph::ValueId;
 using loops::UserKernelSpec;
 
-UserKernels::UserKernels(const graph::Model &model) {
-  std::set<int32_t> returned;
-  for (const graph::Output &o : model.outputs)
-    if (const ValueId *id = std::get_if<ValueId>(&o.value)) returned.insert(id->value);
-  graphs_.push_back(std::make_unique<InPlace>(model.graph, std::move(returned), 0));
-}
-
-void UserKernels::enter(const Lowering &ctx, const graph::Graph &g) {
+void UserKernels::enter(const Lowering &ctx, const graph::Graph &g, const std::set<BufferId> &own) {
   std::set<int32_t> returned;
   for (const graph::Argument &a : g.outputs)
     if (const ValueId *id = std::get_if<ValueId>(&a)) returned.insert(id->value);
-  graphs_.push_back(std::make_unique<InPlace>(g, std::move(returned), ctx.program.buffers.size()));
+  // Inputs and constants are the model's own, if it changes them.
+  const size_t first = graphs_.empty() ? 0 : ctx.program.buffers.size();
+  graphs_.push_back(std::make_unique<InPlace>(g, std::move(returned), first, own));
+  for (const InPlace::Region &region : kept_) graphs_.back()->keep(region);
 }
 
 Strided UserKernels::inMemory(Lowering &ctx, const Tensor &x, const graph::TensorType &type) {

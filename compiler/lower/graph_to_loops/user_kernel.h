@@ -10,13 +10,14 @@ namespace neso::lower {
 class UserKernels {
 public:
   using Values = InPlace::Values;
-  explicit UserKernels(const graph::Model &model);
   /// Adds the node; one tensor for each written argument. `refusal` completes "cannot compile this call".
   Tensors lower(Lowering &ctx, const graph::Graph &g, const graph::Node &node, Values &values, std::string &refusal);
   /// Memory for a result of `torch.empty` that is only written, part by part, by launches; else an invalid tensor.
   Tensor blankOf(Lowering &ctx, const graph::Graph &g, graph::ValueId id);
-  /// The lowering of a sub-graph begins; it ends with leave().
-  void enter(const Lowering &ctx, const graph::Graph &g);
+  /// A tensor of the model that no run changes, whatever lies beside it.
+  void keep(InPlace::Region region) { kept_.push_back(std::move(region)); }
+  /// The lowering of a graph begins, of the model's or within that of another, whose buffers `own` it may write; it ends with leave().
+  void enter(const Lowering &ctx, const graph::Graph &g, const std::set<BufferId> &own);
   void leave() { graphs_.pop_back(); }
   /// Of the graph that is being lowered.
   InPlace &memory() { return *graphs_.back(); }
@@ -36,6 +37,7 @@ private:
                                                     const std::vector<Written> &tensors);
   static void fillBlank(Lowering &ctx, BufferId buffer);
 
+  std::vector<InPlace::Region> kept_;
   std::vector<std::unique_ptr<InPlace>> graphs_; // innermost last
 };
 

@@ -5,8 +5,10 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <unordered_set>
 
 #include "base/fault.h"
+#include "ir/loops/build.h"
 #include "ir/plan/steps.h"
 #include "lower/schedule/access.h"
 #include "lower/schedule/attach.h"
@@ -21,46 +23,134 @@ using namespace loops;
 
 namespace {
 
-/// Removes nodes and stores whose results nobody sees.
-void dropDead(Program &program) {
-  std::vector<bool> live(program.buffers.size());
-  for (const Buffer &b : program.buffers) live[b.id.index()] = b.kind != Buffer::Kind::Temp;
-  for (const ProgramOutput &o : program.outputs)
-    if (o.buffer.valid()) live[o.buffer.index()] = true;
-  std::vector<bool> kept(program.nodes.size());
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (size_t n = program.nodes.size(); n-- > 0;) {
-      if (kept[n]) continue;
-      std::vector<Access> accesses = accessesOf(program.nodes[n]);
-      // Whoever lowered the model has dropped the reads and the operators that nobody needs.
-      const bool seen = program.nodes[n].as<ReadSpec>() != nullptr || program.nodes[n].as<ExternSpec>() != nullptr;
-      if (!seen && std::none_of(accesses.begin(), accesses.end(),
-                       [&](const Access &a) { return a.writes() && live[a.buffer.index()]; }))
-        continue;
-      kept[n] = changed = true;
-      for (const Access &a : accesses)
-        if (a.reads()) live[a.buffer.index()] = true;
+/// Removes nodes and stores whose results nobody sees, in regions as around them: a value that a loop carries for itself alone goes, too.
+class DeadNodes {
+public:
+  explicit DeadNodes(Program &program) : program_(program), live_(program.buffers.size()) {
+    for (const Buffer &b : program.buffers) live_[b.id.index()] = b.kind != Buffer::Kind::Temp;
+    for (const ProgramOutput &o : program.outputs)
+      if (o.buffer.valid()) live_[o.buffer.index()] = true;
+    for (const Assertion &a : program.assertions) asserted(a.condition);
+    for (Expr guard : program.guards) asserted(guard);
+  }
+
+  void drop() {
+    do {
+      changed_ = false;
+      keepNeeded(program_.nodes, true);
+    } while (changed_);
+    sweep(program_.nodes);
+  }
+
+private:
+  void asserted(Expr condition) {
+    for (Symbol s : symbolsOf(condition)) asserted_.insert(s);
+  }
+
+  /// Whether any of the block is needed; `runs`: the block is sure to stay.
+  bool keepNeeded(const std::vector<Node> &block, bool runs) {
+    bool any = false;
+    for (size_t n = block.size(); n-- > 0;) {
+      if (!kept_.count(&block[n]) && isNeeded(block[n], runs)) keep(block[n]);
+      // What happens in a kept region may still become needed.
+      if (const auto *region = block[n].as<RegionSpec>(); region && kept_.count(&block[n]))
+        for (const std::vector<Node> &inner : region->blocks) keepNeeded(inner, true);
+      any |= kept_.count(&block[n]) > 0;
     }
+    return any;
   }
-  std::vector<Node> nodes;
-  for (size_t n = 0; n < program.nodes.size(); ++n) {
-    if (!kept[n]) continue;
-    Node &node = program.nodes[n];
-    auto dead = [&](const Store &s) { return !live[s.buffer.index()]; };
-    std::visit(
-        [&](auto &spec) {
-          if constexpr (requires { spec.stores; }) std::erase_if(spec.stores, dead);
-          if constexpr (requires { spec.reductions; }) {
-            for (Reduction &r : spec.reductions) std::erase_if(r.results, dead);
-            std::erase_if(spec.reductions, [](const Reduction &r) { return r.results.empty(); });
-          }
-        },
-        node.spec);
-    nodes.push_back(std::move(node));
+
+  bool isNeeded(const Node &node, bool runs) {
+    // Whoever lowered the model has dropped the reads and the operators that nobody needs. Those of a region go with it, unless somebody asks
+    // for what they find.
+    if (const auto *read = node.as<ReadSpec>()) return runs || asserted_.count(read->symbol);
+    if (node.as<ExternSpec>()) return true;
+    if (const auto *region = node.as<RegionSpec>()) {
+      const bool second = keepNeeded(region->blocks[1], false);
+      return keepNeeded(region->blocks[0], false) || second;
+    }
+    bool needed = false;
+    forEachWrite(node, [&](const Access &a) { needed |= live_[a.buffer.index()]; });
+    return needed;
   }
-  program.nodes = std::move(nodes);
-}
+
+  void keep(const Node &node) {
+    kept_.insert(&node), changed_ = true;
+    if (node.as<RegionSpec>()) return; // the nodes inside say what they read
+    forEachAccess(node, [&](const Access &a) {
+      if (a.reads()) live_[a.buffer.index()] = true;
+    });
+  }
+
+  void sweep(std::vector<Node> &block) {
+    auto dead = [&](const Store &s) { return !live_[s.buffer.index()]; };
+    std::vector<Node> nodes;
+    for (Node &node : block) {
+      if (!kept_.count(&node)) continue;
+      std::visit(
+          [&](auto &spec) {
+            if constexpr (requires { spec.stores; }) std::erase_if(spec.stores, dead);
+            if constexpr (requires { spec.reductions; }) {
+              for (Reduction &r : spec.reductions) std::erase_if(r.results, dead);
+              std::erase_if(spec.reductions, [](const Reduction &r) { return r.results.empty(); });
+            }
+            if constexpr (requires { spec.blocks; })
+              for (std::vector<Node> &inner : spec.blocks) sweep(inner);
+          },
+          node.spec);
+      nodes.push_back(std::move(node));
+    }
+    block = std::move(nodes);
+  }
+
+  Program &program_;
+  std::vector<bool> live_;
+  std::unordered_set<Symbol> asserted_;
+  std::unordered_set<const Node *> kept_;
+  bool changed_ = false;
+};
+
+/// What a loop's test computes stands before the loop and at the end of its body instead, in the order in which it ran: there it may share
+/// kernels with what a turn leaves for the next one.
+///
+///     while { t = f(x);  c0 = read t } c0 { x = g(x) }     →     t = f(x);  while { c0 = read t } c0 { x = g(x);  t = f(x) }
+///
+/// There are two of each such node then: of few and light ones alone.
+class Tests {
+public:
+  explicit Tests(Program &program) : program_(program), next_(freeNodeId(program).value) {}
+  void moveOut() { moveOut(program_.nodes); }
+
+private:
+  static constexpr size_t kMostNodes = 6;
+
+  void moveOut(std::vector<Node> &block) {
+    std::vector<Node> out;
+    for (Node &node : block) {
+      if (auto *region = node.as<RegionSpec>()) {
+        for (std::vector<Node> &inner : region->blocks) moveOut(inner);
+        if (region->kind == RegionSpec::Kind::While) moveTest(*region, out);
+      }
+      out.push_back(std::move(node));
+    }
+    block = std::move(out);
+  }
+
+  void moveTest(RegionSpec &loop, std::vector<Node> &before) {
+    auto &[test, body] = loop.blocks;
+    const auto end = std::find_if(test.begin(), test.end(), [](const Node &n) { return n.kind() != Node::Kind::Pointwise && n.kind() != Node::Kind::Reduction; });
+    if (static_cast<size_t>(end - test.begin()) > kMostNodes) return;
+    for (auto n = test.begin(); n != end; ++n) {
+      before.push_back(*n);
+      before.back().id = NodeId(next_++);
+      body.push_back(std::move(*n));
+    }
+    test.erase(test.begin(), end);
+  }
+
+  Program &program_;
+  int32_t next_;
+};
 
 /// Makes kernels of the nodes block by block, then a step of each, in the tree that the regions make.
 class Scheduler {
@@ -198,7 +288,8 @@ private:
 
 Result<plan::Plan> schedule(Program program, const ScheduleOptions &options) {
   Working stage("schedule");
-  dropDead(program);
+  DeadNodes(program).drop();
+  Tests(program).moveOut();
   // Products are as large as they will be before anybody asks how large they are.
   Remarks remarks = joinSiblings(program, options.split);
   return Scheduler(std::move(program), std::move(remarks), options).run();

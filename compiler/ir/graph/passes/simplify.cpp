@@ -605,8 +605,13 @@ void simplify(Model &m) {
   assertFactors(m);
   numberAsserts(m);
   removeAsserts(m);
-  for (size_t before = SIZE_MAX; m.graph.nodes.size() < before;) {
-    before = m.graph.nodes.size();
+  auto countNodes = [&] {
+    size_t count = 0;
+    forEachGraph(m.graph, [&](const Graph &g) { count += g.nodes.size(); });
+    return count;
+  };
+  for (size_t before = SIZE_MAX, now = countNodes(); now < before; now = countNodes()) {
+    before = now;
     removeNoOps(m);
     mergeEqual(m);
     removeDead(m);
