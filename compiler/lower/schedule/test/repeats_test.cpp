@@ -125,7 +125,7 @@ TEST(Repeats, AMaskOfAllHeadsAndBatchesIsOne) {
 }
 
 TEST(Repeats, ThatLieInnermostStay) {
-  // Keys would be found two elements apart no more, but each twice.
+  // Of four neighbours one would be left: the attention would no longer find its keys side by side. The heads may still go.
   Attention a = grouped();
   a.keys = "  node n0 pointwise ranges [2, 4, s0, 8]  # keys\n"
            "    %0 = load x[16*i0*s0 + 16*i2 + 8*(i1//2) + i3//4] : f32\n"
@@ -150,7 +150,7 @@ TEST(Repeats, OfWhatIsNoRepeatStay) {
 }
 
 TEST(Repeats, ThatMayBeNoneStay) {
-  // Nobody runs over heads where there are none, but a node without them always runs.
+  // Where there are no rows nothing is computed, but a node that does not run over rows always runs. The eight heads may go.
   Attention a = masked();
   a.sizes = "[0, 64]";
   a.keys = "  node n0 pointwise ranges [s0, 8, s0]  # bias\n"
@@ -179,7 +179,7 @@ TEST(Repeats, ThatTheCallerSeesStay) {
 }
 
 TEST(Repeats, ThatAReaderMeetsElsewhereStay) {
-  // Whole rows of keys from behind the first element: where a row begins is not where its head's do.
+  // Across the ends of heads, around the whole buffer.
   Attention a = grouped();
   a.elements = "64*s0", a.index = "t0[(32*b*s0 + d + 8*h*s0 + 8*n + 3)%(64*s0)]";
   EXPECT_EQ(Shared(a.text()).said, 0u);
