@@ -14,6 +14,7 @@
 #include "lower/schedule/attach.h"
 #include "lower/schedule/fuse.h"
 #include "lower/schedule/memory.h"
+#include "lower/schedule/repeats.h"
 #include "lower/schedule/siblings.h"
 #include "lower/schedule/split.h"
 
@@ -290,8 +291,12 @@ Result<plan::Plan> schedule(Program program, const ScheduleOptions &options) {
   Working stage("schedule");
   DeadNodes(program).drop();
   Tests(program).moveOut();
+  Remarks remarks = shareRepeats(program, options.split.machine);
   // Products are as large as they will be before anybody asks how large they are.
-  Remarks remarks = joinSiblings(program, options.split);
+  for (auto &[node, said] : joinSiblings(program, options.split)) {
+    std::vector<std::string> &all = remarks[node];
+    all.insert(all.end(), std::make_move_iterator(said.begin()), std::make_move_iterator(said.end()));
+  }
   return Scheduler(std::move(program), std::move(remarks), options).run();
 }
 

@@ -10,6 +10,7 @@
 #include "lower/schedule/access.h"
 #include "lower/schedule/product_time.h"
 #include "lower/schedule/rows.h"
+#include "lower/schedule/users.h"
 
 namespace neso::schedule {
 
@@ -37,35 +38,6 @@ struct Part {
   std::vector<Array> constants;
   Array result;
   std::string refusal; // empty: it may be joined
-};
-
-/// Who touches which buffer, in regions too.
-class Users {
-public:
-  explicit Users(Program &program) : of_(program.buffers.size()), kept_(program.buffers.size()) {
-    add(program.nodes);
-    for (const ProgramOutput &o : program.outputs)
-      for (BufferId b : {o.buffer, o.writeBackTo})
-        if (b.valid()) kept_[b.index()] = true;
-  }
-  const std::vector<Node *> &of(BufferId b) const { return of_[b.index()]; }
-  /// The caller sees it.
-  bool kept(BufferId b) const { return kept_[b.index()]; }
-
-private:
-  void add(std::vector<Node> &nodes) {
-    for (Node &n : nodes) {
-      if (auto *region = n.as<RegionSpec>()) {
-        for (std::vector<Node> &block : region->blocks) add(block);
-        continue;
-      }
-      std::set<size_t> seen;
-      forEachAccess(n, [&](const Access &a) { seen.insert(a.buffer.index()); });
-      for (size_t b : seen) of_[b].push_back(&n);
-    }
-  }
-  std::vector<std::vector<Node *>> of_;
-  std::vector<bool> kept_;
 };
 
 /// Whether the operand is made of constants alone, and of one at least.
@@ -198,29 +170,8 @@ private:
 public:
   /// f(index, its place; nullopt where it has none that is known) for each access of the node to the buffer.
   template <typename F> static void rowsOfReader(Node &reader, BufferId buffer, int64_t width, const Facts &facts, F f) {
-    const Facts inside = factsInside(reader, facts);
-    auto place = [&](Expr &index, const Facts &known) { f(index, placeInRows(index, width, width, known)); };
-    forEachBody(reader, [&](Body &body) {
-      for (Op &op : body.ops) {
-        if (op.kind != OpKind::Load || op.buffer != buffer) continue;
-        if (op.a < 0) {
-          place(op.index, inside);
-          continue;
-        }
-        Facts masked = inside;
-        assume(masked, body, op.a);
-        place(op.index, masked);
-      }
-    });
-    rewriteAccesses(reader, [&](BufferId &b, Expr &index, const Access &a) {
-      if (b != buffer || a.use == Use::Body || a.use == Use::Epilogue) {
-        if (b == buffer && a.writes()) f(index, std::nullopt);
-        return;
-      }
-      if (a.use == Use::Attention && a.mode == AccessMode::Read)
-        place(index, inside);
-      else
-        f(index, std::nullopt);
+    forEachPlace(reader, buffer, facts, [&](Expr &index, const Facts *known) {
+      f(index, known ? placeInRows(index, width, width, *known) : std::nullopt);
     });
   }
 

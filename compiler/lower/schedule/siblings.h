@@ -10,14 +10,11 @@
 // Stands before products are cut along k, which asks how large they are, and before fusion, of which it must foresee what a product of its own
 // would have computed behind its sums: that becomes a pass over memory. By the machine's rates, one product must take less time than several.
 #pragma once
-#include <map>
-
 #include "lower/schedule/schedule.h"
+#include "lower/schedule/users.h"
 
 namespace neso::schedule {
 
-/// Why nodes were joined so or not, by their ids, for --report.
-using Remarks = std::map<int32_t, std::vector<std::string>>;
 Remarks joinSiblings(loops::Program &program, const SplitRule &rule);
 
 } // namespace neso::schedule
