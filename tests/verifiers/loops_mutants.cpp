@@ -33,20 +33,11 @@ std::vector<std::vector<Node> *> allBlocks(Program &p) {
 /// f(Expr &, ExprRole, extent of the buffer that it is an index of or none) for each expression of the node alone.
 template <typename F> void forEachOwnExpr(const Program &p, Node &node, F f) {
   if (auto *region = node.as<RegionSpec>()) return f(region->condition, ExprRole::Size, Expr());
-  struct Visitor {
-    const Program &p;
-    F &f;
-    Expr extent;
-    void access(BufferId &b, Expr &, const Access &a) {
-      const bool valid = b.valid() && b.index() < p.buffers.size();
-      extent = !valid || a.masked ? Expr() : isComplex(p.buffer(b).dtype) ? p.buffer(b).elements * 2 : p.buffer(b).elements;
-    }
-    void expr(Expr &e, ExprRole role) {
-      f(e, role, role == ExprRole::Element || role == ExprRole::Operand ? extent : Expr());
-      extent = Expr();
-    }
-  } v{p, f, {}};
-  loops::detail::Walk<Node, Visitor>(node, v);
+  rewriteExprs(node, [&](Expr &e, ExprRole role, const Access *a) {
+    const bool known = a && !a->masked && a->buffer.valid() && a->buffer.index() < p.buffers.size();
+    const Expr elements = known ? p.buffer(a->buffer).elements : Expr();
+    f(e, role, known && isComplex(p.buffer(a->buffer).dtype) ? elements * 2 : elements);
+  });
 }
 template <typename F> void forEachOwnBuffer(Node &node, F f) {
   if (!node.as<RegionSpec>()) rewriteAccesses(node, [&](BufferId &b, Expr &, const Access &a) { f(b, a); });
