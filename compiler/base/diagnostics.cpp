@@ -24,6 +24,18 @@ std::string Diagnostic::str() const {
   return out;
 }
 
+Error::Error(Diagnostic d) { diags_.push_back(std::move(d)); }
+Error::Error(std::vector<Diagnostic> ds) : diags_(std::move(ds)) {}
+Error::Error(const Error &) = default;
+Error::Error(Error &&) noexcept = default;
+Error &Error::operator=(const Error &) = default;
+Error &Error::operator=(Error &&) noexcept = default;
+Error::~Error() = default;
+
+void Error::append(Error other) {
+  for (Diagnostic &d : other.diags_) diags_.push_back(std::move(d));
+}
+
 bool Error::internal() const {
   for (const Diagnostic &d : diags_)
     if (info(d.kind).severity == Severity::Internal) return true;
@@ -39,6 +51,12 @@ std::string Error::str() const {
   return out;
 }
 
-std::string detail::formatDiag(Diag kind, fmt::format_args args) { return fmt::vformat(info(kind).text, args); }
+Diagnostic detail::makeDiag(Diag kind, SourceLoc &&loc, fmt::format_args args) {
+  return {kind, std::move(loc), fmt::vformat(info(kind).text, args), {}};
+}
+
+Error detail::fail(Diag kind, SourceLoc &&loc, fmt::format_args args) { return Error(makeDiag(kind, std::move(loc), args)); }
+
+void DiagnosticSink::warn(Diagnostic d) { warnings_.push_back(std::move(d)); }
 
 } // namespace neso

@@ -59,6 +59,7 @@ struct SourceLoc {
   int line = 0;
   int column = 0;
   std::string context; // the node, operator or function it belongs to, for the reader
+
   bool known() const { return !file.empty() || !context.empty(); }
   std::string str() const;
 };
@@ -75,12 +76,16 @@ struct Diagnostic {
 /// A failed outcome: at least one diagnostic of severity Error or Internal.
 class [[nodiscard]] Error {
 public:
-  explicit Error(Diagnostic d) { diags_.push_back(std::move(d)); }
-  explicit Error(std::vector<Diagnostic> ds) : diags_(std::move(ds)) {}
+  explicit Error(Diagnostic d);
+  explicit Error(std::vector<Diagnostic> ds);
+  // Not inline: nearly every function of the compiler can fail.
+  Error(const Error &);
+  Error(Error &&) noexcept;
+  Error &operator=(const Error &);
+  Error &operator=(Error &&) noexcept;
+  ~Error();
   const std::vector<Diagnostic> &diagnostics() const { return diags_; }
-  void append(Error other) {
-    for (Diagnostic &d : other.diags_) diags_.push_back(std::move(d));
-  }
+  void append(Error other);
   bool internal() const;
   std::string str() const; // one diagnostic a line
 
@@ -89,14 +94,15 @@ private:
 };
 
 namespace detail {
-std::string formatDiag(Diag kind, fmt::format_args args);
+Diagnostic makeDiag(Diag kind, SourceLoc &&loc, fmt::format_args args);
+Error fail(Diag kind, SourceLoc &&loc, fmt::format_args args);
 }
 
 template <typename... Args> Diagnostic makeDiag(Diag kind, SourceLoc loc, const Args &...args) {
-  return {kind, std::move(loc), detail::formatDiag(kind, fmt::make_format_args(args...)), {}};
+  return detail::makeDiag(kind, std::move(loc), fmt::make_format_args(args...));
 }
 template <typename... Args> Error fail(Diag kind, SourceLoc loc, const Args &...args) {
-  return Error(makeDiag(kind, std::move(loc), args...));
+  return detail::fail(kind, std::move(loc), fmt::make_format_args(args...));
 }
 
 /// A value or an Error. Test with `if (!r)`; `*r` and `r->` need a value.
@@ -135,7 +141,7 @@ private:
 /// Warnings and progress go here; the command line prints them to stderr. Not thread-safe: one sink a compilation.
 class DiagnosticSink {
 public:
-  void warn(Diagnostic d) { warnings_.push_back(std::move(d)); }
+  void warn(Diagnostic d);
   const std::vector<Diagnostic> &warnings() const { return warnings_; }
 
 private:

@@ -2,6 +2,13 @@
 
 namespace neso::graph {
 
+Argument::Argument() = default;
+Argument::Argument(const Argument &) = default;
+Argument::Argument(Argument &&) noexcept = default;
+Argument &Argument::operator=(const Argument &) = default;
+Argument &Argument::operator=(Argument &&) noexcept = default;
+Argument::~Argument() = default;
+
 const Argument *Node::arg(std::string_view argName) const {
   for (size_t i = 0; i < argNames.size() && i < args.size(); ++i)
     if (argNames[i] == argName) return &args[i];

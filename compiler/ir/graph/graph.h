@@ -6,12 +6,14 @@
 // or aliases: mutations of inputs and buffers are then extra outputs (Output::Kind).
 #pragma once
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -72,13 +74,25 @@ struct CustomObject {
   std::string name, className;
 }; // a torchbind object, by its name in the archive
 struct ArgumentDict;
-using Argument =
+using AnyArgument =
     std::variant<None, ValueId /* tensor, or any symbolic scalar value */,
                  std::vector<ValueId> /* tensors, or symbolic floats or bools */, int64_t, double, bool, std::string,
                  std::vector<IntOrSym>, std::vector<double>, std::vector<bool>, std::vector<std::string>, DType,
                  MemoryFormat, Layout, Device, ComplexValue, std::shared_ptr<Graph>, std::vector<std::vector<int64_t>>,
                  std::vector<std::vector<double>>, std::vector<std::vector<ValueId>> /* nested tensors */, CustomObject,
                  std::shared_ptr<ArgumentDict>>;
+struct Argument : AnyArgument {
+  // Written out in graph.cpp: every file would compile the copies of all kinds otherwise.
+  Argument();
+  Argument(const Argument &);
+  Argument(Argument &&) noexcept;
+  Argument &operator=(const Argument &);
+  Argument &operator=(Argument &&) noexcept;
+  ~Argument();
+  template <typename T>
+    requires(!std::derived_from<std::remove_cvref_t<T>, Argument> && std::constructible_from<AnyArgument, T &&>)
+  Argument(T &&value) : AnyArgument(std::forward<T>(value)) {}
+};
 struct ArgumentDict {
   std::vector<std::pair<std::string, Argument>> entries;
 }; // keyword arguments of a user kernel, in the order of the file

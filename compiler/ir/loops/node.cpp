@@ -19,6 +19,13 @@ static_assert(std::is_same_v<SpecOf<Node::Kind::Region>, RegionSpec>);
 static_assert(std::is_same_v<SpecOf<Node::Kind::Extern>, ExternSpec>);
 static_assert(text::kNodes.size() == std::variant_size_v<Node::Spec>);
 
+Node::Node() = default;
+Node::Node(const Node &) = default;
+Node::Node(Node &&) noexcept = default;
+Node &Node::operator=(const Node &) = default;
+Node &Node::operator=(Node &&) noexcept = default;
+Node::~Node() = default;
+
 const Body &Node::body() const {
   static const Body none;
   return std::visit(

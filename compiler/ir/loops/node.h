@@ -365,6 +365,14 @@ struct Node {
   std::vector<Expr> ranges, reduceRanges;
   Spec spec;
 
+  // Written out in node.cpp: every file would compile the copies of all kinds otherwise.
+  Node();
+  Node(const Node &);
+  Node(Node &&) noexcept;
+  Node &operator=(const Node &);
+  Node &operator=(Node &&) noexcept;
+  ~Node();
+
   Kind kind() const { return static_cast<Kind>(spec.index()); }
   /// nullptr if it is of another kind.
   template <typename T> const T *as() const { return std::get_if<T>(&spec); }

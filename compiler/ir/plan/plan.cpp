@@ -6,6 +6,12 @@
 
 namespace neso::plan {
 
+Step::Step(const Step &) = default;
+Step::Step(Step &&) noexcept = default;
+Step &Step::operator=(const Step &) = default;
+Step &Step::operator=(Step &&) noexcept = default;
+Step::~Step() = default;
+
 std::vector<Symbol> lateSymbols(const Plan &plan) {
   std::vector<Symbol> out;
   forEachStep(plan.main, [&](const Step &step) {

@@ -184,6 +184,13 @@ struct Step {
   template <typename T>
     requires(!std::is_same_v<T, Step>)
   Step(T kind) : what(std::move(kind)) {}
+  // Written out in plan.cpp: every file would compile the copies of all kinds otherwise.
+  Step(const Step &);
+  Step(Step &&) noexcept;
+  Step &operator=(const Step &);
+  Step &operator=(Step &&) noexcept;
+  ~Step();
+
   /// nullptr if it is of another kind.
   template <typename T> const T *as() const { return std::get_if<T>(&what); }
   template <typename T> T *as() { return std::get_if<T>(&what); }
