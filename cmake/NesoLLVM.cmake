@@ -99,10 +99,11 @@ target_link_libraries(neso_lld INTERFACE lldELF lldCommon neso_llvm)
 
 # The files of this machine's LLVM, for the identity of precompiled headers.
 file(TIMESTAMP ${LLVM_INCLUDE_DIR}/llvm/Config/llvm-config.h NESO_LLVM_INSTALLED)
-neso_pch(neso_std_pch ${PROJECT_SOURCE_DIR}/cmake/std_pch.h "${fmt_VERSION}")
+neso_pch(neso_std_pch ${PROJECT_SOURCE_DIR}/cmake/std_pch.h "${fmt_VERSION}" ${NESO_LIGHT})
 target_link_libraries(neso_std_pch PUBLIC neso_fmt)
 neso_pch(neso_mlir_pch ${PROJECT_SOURCE_DIR}/cmake/mlir_pch.h "${LLVM_PACKAGE_VERSION} ${NESO_LLVM_INSTALLED}")
-target_link_libraries(neso_mlir_pch PUBLIC neso_mlir_headers)
+target_link_libraries(neso_mlir_pch PUBLIC neso_mlir_headers neso_fmt)
+add_dependencies(neso_mlir_pch neso_tile_inc)
 
 function(neso_use_mlir name)
   target_link_libraries(${name} PUBLIC neso_mlir_headers)

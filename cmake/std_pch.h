@@ -18,5 +18,8 @@
 #include <variant>
 #include <vector>
 
+// The runtime and its tests build without fmt.
+#if __has_include(<fmt/ranges.h>)
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#endif
