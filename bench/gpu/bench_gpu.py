@@ -47,12 +47,14 @@ def pack(options):
             for key, value in config.items():
                 flags += [f"--{key.replace('_', '-')}", value] if key.startswith("num_") else ["--constexpr", f"{key}={value}"]
             compile_to(f"kernel_{name}_{i}", ["kernel", "compile", f"{ROOT / 'bench/kernels/gpu_kernels.py'}:{programs.FUNCTIONS.get(name, name)}", *flags])
-    for name, (_, _, makers) in programs.MODELS.items():
+    for name, (_, dtype, makers) in programs.MODELS.items():
         if re.search(options.only, name):
             model = programs.model_of(name)
             inputs = [x.to(next(model.parameters()).dtype) if x.is_floating_point() else x for x in programs.inputs_of(makers)]
             torch.export.save(torch.export.export(model, tuple(inputs)), work / "model.pt2")
             compile_to("model_" + name, ["compile", work / "model.pt2"])
+            if dtype == torch.float32:
+                compile_to(f"model_{name}_tf32", ["compile", work / "model.pt2", "--option", "f32-products=tf32"])
     (work / "model.pt2").unlink(missing_ok=True)
     (work / "pack.json").write_text(json.dumps({"commit": gpu_packing.commit(options), "compiled": report}))
     print(packing.finish())
@@ -295,9 +297,30 @@ class Bench:
                     own.bind(inputs, [out])
                     row["own_products_ms"] = round(self.times([own.run_async])[0]["median"], 5)
                     own.free()
+                if dtype == torch.float32:
+                    row |= self.at_both_precisions(name, model, inputs, out)
                 row |= {"graph_streams": stats.graph_streams, "graph_launches": stats.graph_launches, "kernel_launches": stats.kernel_launches, "box_launches": stats.box_launches, "compile_s": self.packed["compiled"]["model_" + name]["seconds"]}
                 program.free()
             del model, peer
+
+    def at_both_precisions(self, name, model, inputs, out):
+        """A model in f32: ours keeps about f32's accuracy, torch's default lets convolutions round to tf32. Ours so, and torch without."""
+        torch = self.torch
+        rounded = self.load(f"model_{name}_tf32")
+        rounded.bind(inputs, [out])
+        runs = {"tf32_ms": rounded.run_async}
+        if self.options.peers == "all":
+            torch.backends.cudnn.allow_tf32 = False
+            torch._dynamo.reset()
+            exact = torch.compile(model, mode="reduce-overhead")
+            for _ in range(3):
+                exact(*inputs)
+            runs["peer_f32_ms"] = lambda: exact(*inputs)
+        row = {key: round(t["median"], 5) for key, t in zip(runs, self.times(list(runs.values())))}
+        torch.backends.cudnn.allow_tf32 = True
+        rounded.free()
+        print("models", name, row, flush=True)
+        return row
 
     def run(self):
         for section in (self.lines_selected, self.kernels, self.models):

@@ -49,7 +49,7 @@ LINES = {
     "cumsum": (lambda x: x.cumsum(-1), [X], 8 * ROWS * COLUMNS),
     "transpose_add": (lambda x, y: x.t().contiguous() + y, [X, f32(COLUMNS, ROWS)], 12 * ROWS * COLUMNS),
     "cross_entropy": (lambda x, t: F.cross_entropy(x, t), [f32(4096, 32000), integers(32000, 4096)], 4 * 4096 * 32000),
-    "sort": (lambda x: torch.sort(x, -1), [f32(ROWS, 1024)], 16 * ROWS * 1024),
+    "sort": (lambda x: tuple(torch.sort(x, -1)), [f32(ROWS, 1024)], 16 * ROWS * 1024),
     "dropout": (lambda x: F.dropout(x, 0.5, True), [X], 8 * ROWS * COLUMNS),
     "embedding": (lambda t, w: F.embedding(t, w), [integers(32000, ROWS), f32(32000, COLUMNS)], 8 * ROWS * COLUMNS),
 }
