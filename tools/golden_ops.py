@@ -241,6 +241,7 @@ def losses():
         c("huber", F.huber_loss, "f32 9", "f32 9"), c("smooth_l1", lambda x, y: F.smooth_l1_loss(x, y, reduction="none"), "f32 9", "f32 9"), c("bce_logits", F.binary_cross_entropy_with_logits, "f32 9", "f32 9 >0"),
         c("kl_div", lambda x, y: F.kl_div(x, y, reduction="batchmean"), "f32 3x4", "f32 3x4 >0"),
         c("hinge_embedding_of_types", lambda x, y: (F.hinge_embedding_loss(x, y.sign(), reduction="none"), F.hinge_embedding_loss(x.sum(), y), F.hinge_embedding_loss(y, x.sign(), margin=0.5)), "bf16 7", "f32 7"),
+        c("losses_of_integers", lambda x, i, u: (F.margin_ranking_loss(x, u, u, margin=0.5), F.margin_ranking_loss(i, u, u, reduction="none"), F.hinge_embedding_loss(u, i.sign(), margin=2.5, reduction="none"), F.hinge_embedding_loss(u, i.sign(), reduction="sum"), F.l1_loss(i, u, reduction="none"), F.l1_loss(u, u + 3, reduction="sum")), "f32 4x7", "i64 4x7", "u8 4x7"),
     ]
 
 

@@ -9,7 +9,8 @@ namespace neso::lower {
 static Tensor reduced(OpCall &o, const Tensor &x, const char *arg = "reduction") {
   int64_t r = o.integer(arg, 1);
   if (r != 1 && r != 2) return x;
-  return r == 1 ? mean(x, {}, false, x.dtype()) : sum(x, {}, false, x.dtype());
+  if (r == 1) return mean(x, {}, false, x.dtype());
+  return sum(x, {}, false, isFloat(x.dtype()) || isComplex(x.dtype()) ? x.dtype() : DType::I64);
 }
 
 /// A loss that is fn(input, target) elementwise.
@@ -262,7 +263,9 @@ static void addRegressionLosses(OpTable &t) {
   });
   t.add("l1_loss.default", [](OpCall &o) -> Tensors {
     if (const Tensor a = o.t("self"), b = o.t("target"); a.isComplex() || b.isComplex()) return {reduced(o, lengths(sub(a, b)))};
-    return elementwise(o, o.t("self"), o.t("target"), [](Val a, Val b) { return un(OpKind::Abs, a - b); });
+    Tensor xs[] = {o.t("self"), o.t("target")};
+    const DType d = resultType(xs);
+    return {reduced(o, pointwise(xs, d, d, [](std::span<const Val> v) { return un(OpKind::Abs, v[0] - v[1]); }))};
   });
   t.add("smooth_l1_loss.default", [](OpCall &o) {
     double beta = o.number("beta", 1);
@@ -307,19 +310,23 @@ static void addRegressionLosses(OpTable &t) {
 static void addClassificationLosses(OpTable &t) {
   t.add("hinge_embedding_loss.default", [](OpCall &o) {
     double margin = o.number("margin", 1);
-    // The target is asked for two values and says nothing of the type.
-    Tensor x = o.t("self"), xs[] = {x, o.t("target")};
-    return Tensors{reduced(o, pointwise(xs, floatType(resultType(xs)), x.dtype(), [margin](std::span<const Val> v) {
+    // The target is asked for two values and says nothing of the type; the margin becomes one of the input's type, in which all is computed.
+    Tensor x = o.t("self"), y = o.t("target"), ys[] = {y};
+    auto is = [&](double value) { return pointwise(ys, y.dtype(), DType::Bool, [value](std::span<const Val> v) { return eq(v[0], value); }); };
+    Tensor xs[] = {x, is(1), is(-1)};
+    const double m = isFloat(x.dtype()) ? margin : std::trunc(margin);
+    return Tensors{reduced(o, pointwise(xs, x.dtype(), x.dtype(), [m](std::span<const Val> v) {
                              Val zero = num(v[0], 0);
-                             return where(eq(v[1], 1.0), zero, vmax(margin - v[0], zero)) + where(eq(v[1], -1.0), zero, v[0]);
+                             return where(ne(v[1], 0.0), zero, vmax(num(v[0], m) - v[0], zero)) + where(ne(v[2], 0.0), zero, v[0]);
                            }))};
   });
   t.add("margin_ranking_loss.default", [](OpCall &o) -> Tensors {
     double margin = o.number("margin", 0);
-    Tensor a = o.t("input1"), b = o.t("input2"), y = o.t("target"), xs[] = {a, b, y};
-    DType d = floatType(resultType(xs));
+    // Each step in the type of its operands: of integers they wrap.
+    Tensor xs[] = {mul(neg(o.t("target")), sub(o.t("input1"), o.t("input2")))};
+    DType d = floatType(xs[0].dtype());
     return {reduced(o, pointwise(xs, d, d, [margin](std::span<const Val> v) {
-                      Val r = -v[2] * (v[0] - v[1]) + margin;
+                      Val r = v[0] + margin;
                       return vmax(r, num(r, 0));
                     }))};
   });
