@@ -325,6 +325,11 @@ AOTI_API int32_t AOTInductorModelContainerRunConstantFolding(void *, bool, void 
 AOTI_API int32_t AOTInductorModelContainerSwapConstantBuffer(void *handle) {
   container *c = of(handle);
   locked guard(&c->weights_lock);
+  // The package's values become the inactive ones; of an archive without weights there are none.
+  if (!c->active && create_set(c, nullptr, &c->active) == 0 && neso_weights_seal(c->active->weights) != NESO_OK) {
+    free_set(c, c->active);
+    c->active = nullptr;
+  }
   if (int32_t bad = outcome(neso_model_use(c->model, c->inactive ? c->inactive->weights : nullptr))) return bad;
   weight_set *before = c->active;
   c->active = c->inactive;

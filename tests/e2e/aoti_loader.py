@@ -83,6 +83,8 @@ class Loader(unittest.TestCase):
         runner = self.runner(archive)
         names = runner.get_constant_names_to_original_fqns()
         other = {name: weights[fqn] for name, fqn in names.items()}
+        before = runner.extract_constants_map(False)
+        before = {fqn: value.clone() for fqn, value in before.items()}
         runner.update_constant_buffer(other, True, True)
         torch.testing.assert_close(runner.run([x])[0], first, **CLOSE)
         for fqn, value in runner.extract_constants_map(True).items():
@@ -91,6 +93,8 @@ class Loader(unittest.TestCase):
         torch.testing.assert_close(runner.run([x])[0], second, **CLOSE)
         for fqn, value in runner.extract_constants_map(False).items():
             self.assertTrue(torch.equal(value, weights[fqn]), fqn)
+        for fqn, value in runner.extract_constants_map(True).items():
+            self.assertTrue(torch.equal(value, before[fqn]), fqn)
         runner.swap_constant_buffer()
         torch.testing.assert_close(runner.run([x])[0], first, **CLOSE)
         runner.free_inactive_constant_buffer()
