@@ -253,6 +253,32 @@ class Archives(unittest.TestCase):
         self.close(modules["one"].second, y + 1)
 
 
+@unittest.skipUnless(torch.cuda.is_available(), "no GPU")
+class Gpu(Archives):
+    """The same archives for a GPU: weights come from its memory and go back there."""
+
+    def archive(self, exported, *flags):
+        return super().archive(exported, "--target", "cuda", *flags)
+
+    def test_metadata(self):
+        archive = self.archive(torch.export.export(Linear(10, 10), (torch.randn(2, 10),)), "--metadata", "dummy=moo")
+        notes = torch._C._aoti.AOTIModelPackageLoader.load_metadata_from_package(archive, "model")
+        self.assertEqual((notes["dummy"], notes["AOTI_DEVICE_KEY"]), ("moo", "cuda"))
+
+    def test_runs_and_takes_other_weights(self):
+        linear, x = Linear(48, 64).cuda(), torch.randn(8, 64, device="cuda")
+        model = aoti_load_package(self.archive(torch.export.export(linear, (x,))))
+        for _ in range(3):
+            self.close(model(x), linear(x))
+            for value in linear.parameters():
+                value.data = torch.randn_like(value)
+            model.load_constants(linear.state_dict(), check_full_update=True)
+
+    # Those of the base class that are about the host's memory.
+    test_a_number_that_was_fixed_by_the_export = test_several_models_in_one_archive = test_from_memory_and_copied = None
+    test_without_weights = test_user_managed_memory_lives_as_long_as_the_container_needs_it = test_weights_that_models_share_and_change = None
+
+
 class Functions(unittest.TestCase):
     """The library's C functions that the loader above does not call."""
 
