@@ -7,8 +7,10 @@
 #include <cstring>
 #include <memory>
 
+#include "backend/target.h"
 #include "base/diagnostics/common.h"
 #include "package/aoti.h"
+#include "tensor_file.h"
 
 namespace neso::cli {
 namespace {
@@ -18,9 +20,31 @@ std::string besideThisProgram() {
   const std::string program(path, size > 0 ? static_cast<size_t>(size) : 0);
   return program.substr(0, program.rfind('/') + 1) + "../libexec/neso/libneso_aoti.so";
 }
+
+/// What PyTorch calls the instructions of a level.
+std::string torchIsa(const std::string &arch) {
+  if (arch == "x86-64-v3") return "AVX2";
+  if (arch == "x86-64-v4") return "AVX512";
+  return arch.ends_with("+amx") ? "AVX512 AVX512_VNNI AMX_TILE" : "AVX512 AVX512_VNNI";
+}
+
+/// What the loader says of the archive: the user's notes, and the machine that the code is for. It warns where its own is another.
+std::vector<std::pair<std::string, std::string>> notesOf(const CompileOptions &options) {
+  std::vector<std::pair<std::string, std::string>> out = options.metadata;
+  out.emplace_back("AOTI_DEVICE_KEY", options.target);
+  const Backend *backend = findBackend(options.target);
+  const Target *native = backend ? backend->native() : nullptr;
+  if (!native || options.archs.size() > 1) return out;
+  const bool here = options.archs.empty() || options.archs[0] == kNativeArch;
+  out.insert(out.end(), {{"AOTI_PLATFORM", "linux"},
+                         {"AOTI_MACHINE", "x86_64"},
+                         {"AOTI_CPU_ISA", torchIsa(here ? std::string(native->name) : options.archs[0])},
+                         {"AOTI_COMPUTE_CAPABILITY", ""}});
+  return out;
+}
 } // namespace
 
-Result<std::string> asAotiArchive(const std::string &package, const std::string &device, const std::string &library) {
+Result<std::string> asAotiArchive(const std::string &package, const CompileOptions &options, const std::string &library) {
   const std::string path = library.empty() ? besideThisProgram() : library;
   std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen(path.c_str(), "rb"), std::fclose);
   if (!file) return fail(diag::FileUnreadable, {}, path, std::strerror(errno));
@@ -28,7 +52,9 @@ Result<std::string> asAotiArchive(const std::string &package, const std::string 
   char chunk[1 << 16];
   while (size_t n = std::fread(chunk, 1, sizeof chunk, file.get())) code.append(chunk, n);
   if (std::ferror(file.get())) return fail(diag::FileUnreadable, {}, path, std::strerror(errno));
-  return aotiArchive(code, package, device);
+  std::string notes;
+  for (const auto &[key, value] : notesOf(options)) notes += (notes.empty() ? "" : ", ") + jsonString(key) + ": " + jsonString(value);
+  return aotiArchive(code, package, "{" + notes + "}");
 }
 
 } // namespace neso::cli

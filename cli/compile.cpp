@@ -9,6 +9,7 @@
 #include "base/atomic_file.h"
 #include "console.h"
 #include "driver/compile.h"
+#include "notes.h"
 #include "progress.h"
 #include "tune.h"
 #include "verb.h"
@@ -18,7 +19,7 @@ namespace {
 
 struct Options {
   std::string model, output, report, emit, from, ptxas, format = "neso", aotiLibrary, weights = "embedded", weightFile;
-  std::vector<std::string> archs, kernels, settings;
+  std::vector<std::string> archs, kernels, settings, metadata;
   CompileOptions compile;
   TuneRequest tune;
   bool verbose = false;
@@ -43,16 +44,20 @@ int run(Options o) {
     o.compile.options.emplace_back(s.substr(0, equals), s.substr(equals + 1));
   }
   if (!o.ptxas.empty()) o.compile.options.emplace_back("assembler", o.ptxas);
-  // PyTorch's loader may give any weight another value.
+  // PyTorch's loader may give any weight another value, and what it brings weights for may hand over memory to be read where it lies.
   o.compile.updatable |= o.format == "aoti";
+  if (o.format == "aoti" && o.weights == "none") o.compile.options.emplace_back("weight-order", "model");
+  Result<Notes> notes = parseNotes(o.metadata);
+  if (!notes) return report(notes.error());
+  o.compile.metadata = *notes;
   o.compile.report = !o.report.empty();
   if (!o.emit.empty()) o.compile.emit = parseStage(o.emit);
   if (!o.from.empty()) o.compile.from = parseStage(o.from);
+  if (o.emit.empty()) o.compile.weights = weightPlace(o);
+  // Nothing may be left of values that the compiler does not know.
+  o.compile.updatable |= o.compile.weights.kind == WeightPlace::None;
   if (o.emit.empty() && o.format == "neso") {
     o.compile.output = o.output;
-    o.compile.weights = weightPlace(o);
-    // Nothing may be left of values that the compiler does not know.
-    o.compile.updatable |= o.compile.weights.kind == WeightPlace::None;
     // All or nothing: without its report there is no package.
     if (!o.report.empty())
       o.compile.beforeOutput = [&o](const Compilation &c) { return writeFileAtomically(o.report, c.report); };
@@ -77,7 +82,7 @@ int run(Options o) {
     return s ? 0 : report(s.error());
   }
   if (o.format == "aoti") {
-    Result<std::string> archive = asAotiArchive(c->package, o.compile.target, o.aotiLibrary);
+    Result<std::string> archive = asAotiArchive(c->package, o.compile, o.aotiLibrary);
     if (!archive) return report(archive.error());
     if (!o.report.empty())
       if (Status s = writeFileAtomically(o.report, c->report); !s) return report(s.error());
@@ -122,6 +127,8 @@ void declareCompile(const Verb &parent) {
               "or off, join=auto (default: products that share an operand, as those of attention do, are one where that takes less time), never or always, "
               "boxes=auto (default: products whose blocks it was measured to be faster for are made once more in code "
               "that has sm_90 copy their tiles itself, for launches whose tensors the driver can describe), never or always; "
+              "weight-order=best (default: weights are put into the order in which products read them) or model (they stay as the model has them, so that a "
+              "caller's memory can be read where it lies, NESO_WEIGHTS_BORROW), "
               "int4-packing=avx2, avx512 or default: how a model's weights of four bits are packed for CPUs, which only the machine that packed them knows "
               "(torch.backends.cpu.get_cpu_capability())")
       .placeholder("K=V")
@@ -169,6 +176,7 @@ void declareCompile(const Verb &parent) {
   verb.option("--weights-file", o->weightFile,
               "with --weights external: the file (default: the package's name with .weights); what other packages have there stays")
       .needs(weights);
+  declareNotes(verb, o->metadata);
   verb.flag("--updatable", o->compile.updatable,
             "compute nothing from weights when compiling, so that each of them can be given another value later");
   verb.option("--threads", o->compile.threads, "of the compiler").range(1, 256).showDefault();
@@ -176,8 +184,8 @@ void declareCompile(const Verb &parent) {
   auto wrong = [o, output]() -> std::string {
     if (o->emit.empty() && output.count() == 0) return "-o is required";
     if (!o->weightFile.empty() && o->weights != "external") return "--weights-file: is for --weights external";
-    if (o->weights != "embedded" && o->format == "aoti")
-      return "--weights: PyTorch's loader takes archives that hold their weights: leave it at embedded";
+    if (o->weights == "external" && o->format == "aoti")
+      return "--weights: PyTorch's loader takes archives with their weights (embedded) or without (none: load_constants gives them)";
     for (const std::string &s : o->settings)
       if (s.find('=') == std::string::npos) return "--option: '" + s + "' is not of the form K=V";
     return "";

@@ -10,6 +10,7 @@
 #include "core/archive.h"
 #include "core/mapped_file.h"
 #include "model_file.h"
+#include "notes.h"
 #include "package/repack.h"
 #include "verb.h"
 
@@ -54,12 +55,8 @@ Status openPackage(const std::string &path, Package &out) {
 }
 
 Status pack(const Options &o) {
-  std::vector<std::pair<std::string, std::string>> metadata;
-  for (const std::string &row : o.metadata) {
-    const size_t at = row.find('=');
-    if (at == std::string::npos || at == 0) return fail(diag::BadMetadata, {}, row);
-    metadata.emplace_back(row.substr(0, at), row.substr(at + 1));
-  }
+  Result<Notes> metadata = parseNotes(o.metadata);
+  if (!metadata) return metadata.takeError();
   std::vector<std::unique_ptr<Package>> packages;
   std::vector<PackedModel> models;
   for (size_t i = 0; i < o.packages.size(); ++i) {
@@ -79,7 +76,7 @@ Status pack(const Options &o) {
       if (!isName(models[k].name)) return fail(diag::ModelNameUnfit, {}, models[k].name);
     }
   }
-  if (Status s = repack(models, metadata, o.output); !s) return s;
+  if (Status s = repack(models, *metadata, o.output); !s) return s;
   std::string names;
   for (const PackedModel &m : models) names += (names.empty() ? "" : ", ") + m.name;
   std::error_code unknown;
@@ -95,7 +92,7 @@ void declarePack(const Verb &parent) {
   verb.option("packages", o->packages, "what neso compile wrote").required();
   verb.option("-o,--output", o->output, "the new package").required();
   verb.option("--name", o->names, "what a model is called in it, once for each package in order (default: the package's file name)").single();
-  verb.option("--metadata", o->metadata, "KEY=VALUE, a note for who opens it (neso info, neso_model_metadata)").single();
+  declareNotes(verb, o->metadata);
   auto work = [o] {
     const Status s = pack(*o);
     return s ? 0 : report(s.error());

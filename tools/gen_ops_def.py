@@ -32,6 +32,8 @@ def flags(op):
 
 rows = {}
 schemas = [s for s in torch._C._jit_get_all_schemas() if s.name.partition("::")[0] in NAMESPACES]
+# Of torch's quantised operators those that take plain tensors and pack nothing.
+schemas += [s for s in torch._C._jit_get_all_schemas() if s.name in ("quantized::linear_dynamic_fp16_unpacked_weight", "_quantized::wrapped_quantized_linear")]
 # It brings Inductor's own operators along, which no exported program holds, and prepacked products of one machine.
 try:
     import torchao.quantization  # noqa: F401

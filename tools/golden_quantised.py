@@ -59,6 +59,17 @@ def dynamic_linear(x, w, scales):
     return a @ Q.dequantize_per_channel_group(w, scales, None, -8, 7, torch.int8, 8, torch.float32).t()
 
 
+def half_weights(x, w, bias):
+    w = torch.cat([w, torch.tensor([[1e6, -7e4, float("inf"), float("-inf"), 65519.0, 1e-8] + [0.0] * (w.shape[1] - 6)])])
+    return torch.ops.quantized.linear_dynamic_fp16_unpacked_weight(x, w, torch.nn.functional.pad(bias, (0, 1)))
+
+
+def whole_linear(x, w, bias):
+    """Scales and zero points are tensors, as torch's tests have it; no result lies between two integers."""
+    n = torch.tensor
+    return torch.ops._quantized.wrapped_quantized_linear(x, n(0.0243), n(120), w, n(0.0171), n(3), bias, n(0.05), n(128), w.shape[0])
+
+
 def narrow_floats(a, b, x, y, bias):
     mm = lambda s, t, **k: torch._scaled_mm(a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn).t(), s, t, **k)
     return mm(x[:1], y[:, :1], out_dtype=torch.float32), mm(x[:1], y[:, :1], bias=bias, out_dtype=torch.bfloat16), mm(x, y, out_dtype=torch.bfloat16)
@@ -114,6 +125,8 @@ def quantised():
         c("static_linear", static_linear, "f32 4x16", *weights), c("static_linear_dynamic", static_linear, "f32 4x16", *weights, dynamic=(rows, None, None), more=[("f32 31x16", *weights)]),
         c("dynamic_linear", dynamic_linear, "f32 4x16", "i8 6x16", "f32 6x2 >0"),
         c("int8_weights", torch.ops.aten._weight_int8pack_mm, "f32 4x32", "i8 32x32", "f32 32 >0"), c("int8_weights_bf16", torch.ops.aten._weight_int8pack_mm, "bf16 4x32", "i8 32x32", "bf16 32 >0"),
+        c("half_weights", half_weights, "f32 4x16", "f32 6x16", "f32 6"), c("half_weights_unbiased", lambda x, w: torch.ops.quantized.linear_dynamic_fp16_unpacked_weight(x, w, None), "f32 2x16", "f32 6x16"),
+        c("whole_linear", whole_linear, "f32 4x16", "f32 6x16", "f32 6"),
         c("narrow_floats", narrow_floats, "f32 16x32", "f32 32x32", "f32 16x1 >0", "f32 1x32 >0", "bf16 32"),
         c("narrow_floats_said", scaled_as_said, "f32 16x32", "f32 32x32", "f32 16x1 >0", "f32 1x32 >0", "bf16 32"),
         c("narrow_floats_tiles", scaled_by_blocks(32, "BlockWise1x32", "BlockWise1x32", tiles), "i8 3x160", "i8 144x160", "f32 3x5 >0", "f32 144x5 >0", written_out=True),

@@ -74,7 +74,7 @@ public:
 
     // Every value gets its formula; views become index arithmetic. Unsupported operators are reported here, all at
     // once.
-    Result<loops::Program> program = lower::lowerGraph(model, sink_, {options_.updatable, settings_.int4Packing});
+    Result<loops::Program> program = lower::lowerGraph(model, sink_, {options_.updatable, settings_.keepOrder, settings_.int4Packing});
     if (!program) return program.takeError();
     mark("lower to loops");
     return compileLoops(std::move(*program));
@@ -237,6 +237,7 @@ private:
     contents.plan = &plan;
     contents.code = std::move(*code), contents.caps = targets_.best().caps;
     if (userKernels_) contents.metadata = userKernels_->metadata();
+    contents.metadata.insert(contents.metadata.end(), options_.metadata.begin(), options_.metadata.end());
     contents.weights = options_.weights;
     if (options_.report) out_.report = htmlReport(plan, usage_, out_.times);
     if (Status s = writeOutput(contents, options_, out_); !s) return s.takeError();
@@ -278,7 +279,7 @@ private:
     schedule::ScheduleOptions options = targets_.scheduleOptions();
     options.fuseUserKernels = settings_.fuseUserKernels;
     if (!settings_.pack) options.packedBytes = 0;
-    options.split.siblings = settings_.join.value_or(options.split.siblings);
+    options.split.siblings = settings_.keepOrder ? schedule::Siblings::Apart : settings_.join.value_or(options.split.siblings);
     return options;
   }
 
@@ -300,6 +301,7 @@ private:
   TileTarget tileTarget() {
     TileTarget target = neso::tileTarget(targets_.best().sheet, targets_.best().caps);
     target.updatable = options_.updatable;
+    target.keepOrder = settings_.keepOrder;
     if (settings_.f32Products) target.f32Products = *settings_.f32Products;
     if (settings_.library && targets_.best().caps.productLibrary) target.library = *settings_.library;
     if (!options_.chooseWay) return target;

@@ -45,7 +45,8 @@ struct CompileOptions {
   std::string output;
   /// With output: called when all but the package is there; if it fails there is no package.
   std::function<Status(const struct Compilation &)> beforeOutput;
-  WeightPlace weights; // other than Package: with output only
+  WeightPlace weights; // File: with output only
+  std::vector<std::pair<std::string, std::string>> metadata; // the user's notes, into the package
   /// Chooses among the ways to compile a kernel, for tuning: given its machine and key ("sm_90 contraction-…",
   /// tuning.h) and the names of the ways, the cost model's first. Empty: the cost model's.
   std::function<size_t(const std::string &key, const std::vector<std::string> &ways)> chooseWay;

@@ -19,7 +19,7 @@ constexpr std::pair<std::string_view, BoxForms> kBoxForms[] = {{"auto", BoxForms
 
 std::string known() {
   return "assembler=PATH or none, f32-products=" + choice(kF32Products) + ", library=" + choice(kLibrary) +
-         ", fuse-user-kernels=on or off, pack=on or off, join=" + choice(kJoin) + ", boxes=" + choice(kBoxForms) + ", int4-packing=" + choice(graph::kInt4Packings);
+         ", fuse-user-kernels=on or off, pack=on or off, join=" + choice(kJoin) + ", boxes=" + choice(kBoxForms) + ", weight-order=best or model, int4-packing=" + choice(graph::kInt4Packings);
 }
 
 /// Kinds of targets whose programs are run by blocks of threads: most options are about those.
@@ -48,6 +48,9 @@ Result<Settings> parseSettings(const std::vector<std::pair<std::string, std::str
     } else if (key == "fuse-user-kernels") {
       good = value == "on" || value == "off", ofBlocks = false;
       out.fuseUserKernels = value == "on";
+    } else if (key == "weight-order") {
+      good = value == "best" || value == "model", ofBlocks = false;
+      out.keepOrder = value == "model";
     } else if (key == "int4-packing") {
       const std::optional<graph::Int4Packing> packing = named(graph::kInt4Packings, value);
       good = packing.has_value(), ofBlocks = false;

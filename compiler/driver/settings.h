@@ -21,6 +21,7 @@ struct Settings {
   std::optional<schedule::Siblings> join;       // when products that share an operand become one
   bool pack = true;                             // small kernels that do not need each other share a launch on a GPU
   BoxForms boxes = BoxForms::Faster;            // products whose tiles a GPU copies itself
+  bool keepOrder = false;                       // weights stay in the model's order, products that share an operand apart
   graph::Int4Packing int4Packing = graph::Int4Packing::Unknown; // in place of what the model says
 };
 

@@ -6,14 +6,13 @@
 
 namespace neso {
 
-Result<std::string> aotiArchive(const std::string &library, const std::string &package, const std::string &device) {
+Result<std::string> aotiArchive(const std::string &library, const std::string &package, const std::string &notes) {
   std::string code = library;
   code.append((NESO_ARCHIVE_ALIGN - code.size() % NESO_ARCHIVE_ALIGN) % NESO_ARCHIVE_ALIGN, '\0');
   neso_aoti_trailer trailer{code.size(), package.size(), NESO_AOTI_MAGIC};
   code += package;
   code.append(reinterpret_cast<const char *>(&trailer), sizeof trailer);
-  const std::string format = "pt2", version = "0", order = "little", zipVersion = "3\n",
-                    metadata = "{\"AOTI_DEVICE_KEY\": \"" + device + "\"}";
+  const std::string format = "pt2", version = "0", order = "little", zipVersion = "3\n";
   ArchiveWriter archive;
   archive.add("archive_format", format.data(), format.size());
   archive.add("archive_version", version.data(), version.size());
@@ -21,7 +20,7 @@ Result<std::string> aotiArchive(const std::string &library, const std::string &p
   archive.add(".data/version", zipVersion.data(), zipVersion.size());
   const std::string folder = "data/aotinductor/model/neso";
   archive.add(folder + ".wrapper.so", code.data(), code.size());
-  archive.add(folder + ".wrapper_metadata.json", metadata.data(), metadata.size());
+  archive.add(folder + ".wrapper_metadata.json", notes.data(), notes.size());
   std::string out;
   Status s = archive.write([&](const void *bytes, size_t size) {
     out.append(static_cast<const char *>(bytes), size);

@@ -7,7 +7,8 @@
 
 namespace neso {
 
-/// library: the bytes of libneso_aoti.so; package: of a package; device: "cpu" or "cuda".
-Result<std::string> aotiArchive(const std::string &library, const std::string &package, const std::string &device);
+/// library: the bytes of libneso_aoti.so; package: of a package; notes: a JSON object of texts, what the loader gives as the archive's metadata;
+/// "AOTI_DEVICE_KEY" in it is "cpu" or "cuda".
+Result<std::string> aotiArchive(const std::string &library, const std::string &package, const std::string &notes);
 
 } // namespace neso

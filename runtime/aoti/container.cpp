@@ -27,8 +27,14 @@ int32_t outcome(neso_status status) {
 namespace {
 container *of(void *handle) { return static_cast<container *>(handle); }
 
-// "cpu", "cuda", "cuda:1".
+// "cpu", "cuda", "cuda:1"; NULL: that of the package's first target.
 bool parse_device(const char *text, container *c) {
+  if (!text) {
+    neso_target_info target{};
+    if (neso_model_target_count(c->model) > 0) neso_model_target(c->model, 0, &target);
+    c->device = target.kind;
+    return true;
+  }
   if (strcmp(text, "cpu") == 0) return true;
   c->device = NESO_CUDA;
   if (strcmp(text, "cuda") == 0) return true;
@@ -61,25 +67,7 @@ neso_status list_constants(container *c) {
   return NESO_OK;
 }
 
-void destroy(container *c) {
-  for (lent_tensor *t = c->extracted; t;) {
-    lent_tensor *next = t->next;
-    c->torch->delete_tensor_object(t->handle);
-    free(t);
-    t = next;
-  }
-  for (size_t i = 0; i < c->idle_count; ++i) neso_context_free(c->idle[i]);
-  free(c->idle);
-  for (size_t i = 0; i < c->constant_count; ++i) free(c->constants[i].name);
-  free(c->constants);
-  neso_weights_free(c->active);
-  neso_weights_free(c->inactive);
-  neso_model_free(c->model);
-  c->~container();
-  free(c);
-}
-
-int32_t create(container *c, size_t contexts, const char *device) {
+int32_t fill(container *c, size_t contexts, const char *device) {
   const char *why = nullptr;
   c->torch = find_torch(&why);
   if (!c->torch) {
@@ -87,49 +75,121 @@ int32_t create(container *c, size_t contexts, const char *device) {
     snprintf(text, sizeof text, "the process has no libtorch with the function %s", why);
     return failed(text);
   }
-  if (!parse_device(device, c)) return failed("Neso runs on cpu and on cuda:N");
   const void *bytes = nullptr;
   size_t size = 0;
   if (int32_t bad = outcome(own_package(&bytes, &size))) return bad;
   if (int32_t bad = outcome(neso_model_load_memory(bytes, size, nullptr, &c->model))) return bad;
+  if (!parse_device(device, c)) return failed("Neso runs on cpu and on cuda:N");
   if (list_constants(c) != NESO_OK) return failed("out of memory");
-  c->context_count = contexts ? contexts : 1;
-  c->idle = static_cast<neso_context **>(calloc(c->context_count, sizeof *c->idle));
-  if (!c->idle) return failed("out of memory");
-  for (size_t i = 0; i < c->context_count; ++i) {
-    if (int32_t bad = outcome(make_context(*c, &c->idle[i]))) return bad;
-    ++c->idle_count;
+  const size_t count = contexts ? contexts : 1;
+  c->seats = static_cast<container::seat *>(calloc(count, sizeof *c->seats));
+  if (!c->seats) return failed("out of memory");
+  for (size_t i = 0; i < count; ++i) {
+    if (int32_t bad = outcome(make_context(*c, &c->seats[i].context))) return bad;
+    ++c->seat_count;
   }
   return 0;
 }
 
-neso_context *take(container *c) {
-  pthread_mutex_lock(&c->lock);
-  while (c->idle_count == 0) pthread_cond_wait(&c->freed, &c->lock);
-  neso_context *context = c->idle[--c->idle_count];
-  pthread_mutex_unlock(&c->lock);
-  return context;
+// The seat that a stream has; a new stream gets the next one in turn.
+size_t seat_of(container *c, void *stream) {
+  size_t count = 0;
+  for (container::binding *b = c->bindings; b; b = b->next, ++count)
+    if (b->stream == stream) return b->seat;
+  container::binding *made = static_cast<container::binding *>(calloc(1, sizeof *made));
+  const size_t seat = count % c->seat_count;
+  if (made) *made = {stream, seat, c->bindings}, c->bindings = made;
+  return seat;
 }
 
-void give_back(container *c, neso_context *context) {
-  pthread_mutex_lock(&c->lock);
-  c->idle[c->idle_count++] = context;
-  pthread_cond_signal(&c->freed);
-  pthread_mutex_unlock(&c->lock);
-}
-
-/// Memory of one run.
-struct run_tensors {
-  neso_tensor *inputs = nullptr, *outputs = nullptr;
-  run_tensors() = default;
-  run_tensors(const run_tensors &) = delete;
-  run_tensors &operator=(const run_tensors &) = delete;
-  ~run_tensors() {
-    free(inputs);
-    free(outputs);
+void free_bindings(container *c) {
+  while (container::binding *b = c->bindings) {
+    c->bindings = b->next;
+    free(b);
   }
-};
+}
+} // namespace
 
+void destroy(container *c) {
+  for (lent_tensor *t = c->extracted; t;) {
+    lent_tensor *next = t->next;
+    c->torch->delete_tensor_object(t->handle);
+    free(t);
+    t = next;
+  }
+  free(c->extracted_entries);
+  free_bindings(c);
+  free_homes(c);
+  for (size_t i = 0; i < c->seat_count; ++i) neso_context_free(c->seats[i].context);
+  free(c->seats);
+  for (size_t i = 0; i < c->constant_count; ++i) free(c->constants[i].name);
+  free(c->constants);
+  free_sets(c);
+  neso_model_free(c->model);
+  c->~container();
+  free(c);
+}
+
+int32_t create(container **out, size_t contexts, const char *device) {
+  *out = nullptr;
+  void *memory = malloc(sizeof(container));
+  if (!memory) return failed("out of memory");
+  container *c = new (memory) container;
+  if (int32_t bad = fill(c, contexts, device)) {
+    destroy(c);
+    return bad;
+  }
+  *out = c;
+  return 0;
+}
+
+size_t take(container *c, void *stream) {
+  pthread_mutex_lock(&c->lock);
+  const bool bound = c->affinity && stream;
+  size_t seat = bound ? seat_of(c, stream) : 0;
+  for (;;) {
+    if (!bound)
+      for (seat = 0; seat + 1 < c->seat_count && c->seats[seat].busy;) ++seat;
+    if (!c->seats[seat].busy) break;
+    pthread_cond_wait(&c->freed, &c->lock);
+  }
+  c->seats[seat].busy = true;
+  pthread_mutex_unlock(&c->lock);
+  return seat;
+}
+
+void give_back(container *c, size_t seat) {
+  pthread_mutex_lock(&c->lock);
+  c->seats[seat].busy = false;
+  pthread_cond_broadcast(&c->freed);
+  pthread_mutex_unlock(&c->lock);
+}
+
+int32_t copy(container *c, const neso_tensor &to, const neso_tensor &from) {
+  const size_t seat = take(c, nullptr);
+  const int32_t bad = outcome(neso_tensor_copy(c->seats[seat].context, &to, &from));
+  give_back(c, seat);
+  return bad;
+}
+
+run_tensors::~run_tensors() {
+  free(inputs);
+  free(outputs);
+}
+
+int32_t run_tensors::prepare(const container &c) {
+  input_count = size_t(neso_model_input_count(c.model)), output_count = size_t(neso_model_output_count(c.model));
+  inputs = static_cast<neso_tensor *>(calloc(input_count + 1, sizeof(neso_tensor)));
+  outputs = static_cast<neso_tensor *>(calloc(output_count + 1, sizeof(neso_tensor)));
+  if (!inputs || !outputs) return failed("out of memory");
+  for (size_t i = 0; i < output_count; ++i) {
+    outputs[i].device = c.device;
+    outputs[i].device_index = c.device_index;
+  }
+  return 0;
+}
+
+namespace {
 // The loader passes the tensors among the flattened inputs; what else the model takes was fixed by the export.
 int32_t bind_inputs(const container &c, AtenTensorHandle *handles, size_t count, neso_tensor *to) {
   const int32_t all = neso_model_input_count(c.model);
@@ -161,34 +221,44 @@ int32_t hand_out(const container &c, neso_context *context, const neso_tensor *r
   return 0;
 }
 
+} // namespace
+
+int32_t run_in(container *c, size_t seat, run_tensors *t, void *stream) {
+  neso_context *context = c->seats[seat].context;
+  if (int32_t bad = fetch_homes(c, context)) return bad;
+  if (c->device == NESO_CUDA) {
+    // A NULL stream is the legacy default one, whose handle is 1.
+    if (int32_t bad = outcome(neso_context_set_stream(context, stream ? stream : reinterpret_cast<void *>(1)))) return bad;
+    if (int32_t bad = outcome(neso_run_async(context, t->inputs, t->input_count, t->outputs, t->output_count))) return bad;
+  } else if (int32_t bad = outcome(neso_run(context, t->inputs, t->input_count, t->outputs, t->output_count))) {
+    return bad;
+  }
+  return leave_homes(c, context);
+}
+
 int32_t run(container *c, AtenTensorHandle *inputs, size_t input_count, AtenTensorHandle *outputs, size_t output_count,
             void *stream) {
-  const size_t takes = size_t(neso_model_input_count(c->model)), gives = size_t(neso_model_output_count(c->model));
-  if (output_count != gives) return failed("room was given for another number of outputs than the model has");
   run_tensors t;
-  t.inputs = static_cast<neso_tensor *>(calloc(takes + 1, sizeof(neso_tensor)));
-  t.outputs = static_cast<neso_tensor *>(calloc(gives + 1, sizeof(neso_tensor)));
-  if (!t.inputs || !t.outputs) return failed("out of memory");
-  if (int32_t bad = bind_inputs(*c, inputs, input_count, t.inputs)) return bad;
-  for (size_t i = 0; i < gives; ++i) {
-    t.outputs[i].device = c->device;
-    t.outputs[i].device_index = c->device_index;
+  int32_t bad = t.prepare(*c);
+  if (!bad && output_count != t.output_count)
+    bad = failed("room was given for another number of outputs than the model has");
+  if (!bad) bad = bind_inputs(*c, inputs, input_count, t.inputs);
+  if (!bad) {
+    const size_t seat = take(c, stream);
+    bad = run_in(c, seat, &t, stream);
+    if (!bad) bad = hand_out(*c, c->seats[seat].context, t.outputs, outputs, t.output_count);
+    give_back(c, seat);
+    for (size_t i = 0; bad && i < t.output_count; ++i) {
+      if (outputs[i]) c->torch->delete_tensor_object(outputs[i]);
+      outputs[i] = nullptr;
+    }
   }
-  neso_context *context = take(c);
-  int32_t bad = 0;
-  if (c->device == NESO_CUDA) bad = outcome(neso_context_set_stream(context, stream ? stream : reinterpret_cast<void *>(1)));
-  if (!bad)
-    bad = outcome(c->device == NESO_CUDA ? neso_run_async(context, t.inputs, takes, t.outputs, gives)
-                                         : neso_run(context, t.inputs, takes, t.outputs, gives));
-  if (!bad) bad = hand_out(*c, context, t.outputs, outputs, gives);
-  give_back(c, context);
-  for (size_t i = 0; bad && i < gives; ++i) {
-    if (outputs[i]) c->torch->delete_tensor_object(outputs[i]);
-    outputs[i] = nullptr;
+  for (size_t i = 0; i < input_count; ++i) {
+    c->torch->delete_tensor_object(inputs[i]);
+    inputs[i] = nullptr;
   }
   return bad;
 }
-} // namespace
 } // namespace neso_aoti
 
 #define AOTI_API __attribute__((visibility("default")))
@@ -197,16 +267,17 @@ extern "C" {
 
 AOTI_API int32_t AOTInductorModelContainerCreateWithDevice(void **out, size_t num_models, const char *device,
                                                            const char *) {
-  *out = nullptr;
-  void *memory = malloc(sizeof(container));
-  if (!memory) return failed("out of memory");
-  container *c = new (memory) container;
-  if (int32_t bad = create(c, num_models, device)) {
-    destroy(c);
-    return bad;
-  }
+  return create(reinterpret_cast<container **>(out), num_models, device);
+}
+// The values are read where they lie; those that the model needs in another order are copied into it, as folded ones are.
+AOTI_API int32_t AOTInductorModelContainerCreateWithExternalConstants(void **out, size_t num_models, const char *device,
+                                                                      const char *, const named_tensor *entries, size_t count) {
+  container *c = nullptr;
+  int32_t bad = create(&c, num_models, device);
+  if (!bad) bad = update(c, entries, count, false, true, holding::borrow_if_possible);
+  if (bad && c) destroy(c), c = nullptr;
   *out = c;
-  return 0;
+  return bad;
 }
 AOTI_API int32_t AOTInductorModelContainerCreate(void **out, size_t num_models, bool is_cpu, const char *folder) {
   return AOTInductorModelContainerCreateWithDevice(out, num_models, is_cpu ? "cpu" : "cuda", folder);
@@ -216,21 +287,34 @@ AOTI_API int32_t AOTInductorModelContainerDelete(void *handle) {
   return 0;
 }
 
-// The inputs are the library's from here on; the loader frees what is not null afterwards.
 AOTI_API int32_t AOTInductorModelContainerRun(void *handle, AtenTensorHandle *inputs, size_t input_count,
                                               AtenTensorHandle *outputs, size_t output_count, void *stream, void *) {
-  container *c = of(handle);
-  const int32_t bad = run(c, inputs, input_count, outputs, output_count, stream);
-  for (size_t i = 0; i < input_count; ++i) {
-    c->torch->delete_tensor_object(inputs[i]);
-    inputs[i] = nullptr;
-  }
-  return bad;
+  return run(of(handle), inputs, input_count, outputs, output_count, stream);
 }
 AOTI_API int32_t AOTInductorModelContainerRunSingleThreaded(void *handle, AtenTensorHandle *inputs, size_t input_count,
                                                             AtenTensorHandle *outputs, size_t output_count, void *stream,
                                                             void *executor) {
   return AOTInductorModelContainerRun(handle, inputs, input_count, outputs, output_count, stream, executor);
+}
+
+// With affinity a stream always gets the context that it got first.
+AOTI_API int32_t AOTInductorModelContainerSetUseStreamAffinity(void *handle, bool use) {
+  container *c = of(handle);
+  pthread_mutex_lock(&c->lock);
+  c->affinity = use;
+  free_bindings(c);
+  pthread_mutex_unlock(&c->lock);
+  return 0;
+}
+AOTI_API int32_t AOTInductorModelContainerGetStreamAffinityModelIndexForTesting(void *handle, void *stream, int64_t *out) {
+  constexpr int64_t kDisabled = -2, kUnbound = -1;
+  container *c = of(handle);
+  pthread_mutex_lock(&c->lock);
+  *out = c->affinity ? kUnbound : kDisabled;
+  for (container::binding *b = c->affinity ? c->bindings : nullptr; b; b = b->next)
+    if (b->stream == stream) *out = int64_t(b->seat);
+  pthread_mutex_unlock(&c->lock);
+  return 0;
 }
 
 AOTI_API int32_t AOTInductorModelContainerGetNumInputs(void *handle, size_t *out) {
@@ -256,5 +340,9 @@ AOTI_API int32_t AOTInductorModelContainerGetCallSpec(void *handle, const char *
   *out_spec = neso_model_metadata(of(handle)->model, "out_spec");
   return *in_spec && *out_spec ? 0 : failed("the package does not say how its inputs and outputs are nested");
 }
+// How weights are copied to a GPU is the runtime's choice.
+AOTI_API int32_t AOTInductorSetUsePinnedAsyncConstantsCopy(bool) { return 0; }
+AOTI_API int32_t AOTInductorSetPinnedAsyncConstantsCopyStageBufferBytes(size_t) { return 0; }
+AOTI_API int32_t AOTInductorSetPinnedAsyncConstantsCopyCpuThreads(size_t) { return 0; }
 AOTI_API int32_t AOTInductorGetLastError(const char **out) { return *out = last_error, 0; }
 }

@@ -35,6 +35,7 @@ void find() {
   look("aoti_torch_get_dtype", &found.get_dtype);
   look("aoti_torch_get_device_type", &found.get_device_type);
   look("aoti_torch_get_device_index", &found.get_device_index);
+  look("aoti_torch_new_tensor_handle", &found.new_tensor_handle);
   look("aoti_torch_delete_tensor_object", &found.delete_tensor_object);
   look("aoti_torch_empty_strided", &found.empty_strided);
   look("aoti_torch_device_type_cpu", &found.device_type_cpu);

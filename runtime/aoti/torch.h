@@ -27,6 +27,7 @@ struct torch_functions {
   int32_t (*get_dtype)(AtenTensorHandle, int32_t *);
   int32_t (*get_device_type)(AtenTensorHandle, int32_t *);
   int32_t (*get_device_index)(AtenTensorHandle, int32_t *);
+  int32_t (*new_tensor_handle)(AtenTensorHandle, AtenTensorHandle *); // another handle of the same tensor, which keeps its memory
   int32_t (*delete_tensor_object)(AtenTensorHandle);
   int32_t (*empty_strided)(int64_t rank, const int64_t *sizes, const int64_t *strides, int32_t dtype, int32_t device_type,
                            int32_t device_index, AtenTensorHandle *out);

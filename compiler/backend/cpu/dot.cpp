@@ -268,6 +268,7 @@ void Emitter::emitBlockProduct(const Product &p, const Lanes *batch) {
   if (batch) acc = bytesAfter(acc, b.CreateMul(b.CreateZExt(batch->base, i64), number(p.M * p.N * p.size)));
   llvm::Type *vector = vectorOf(typeOf(p.computeType), p.lanes);
   const llvm::Align align(static_cast<uint64_t>(p.size));
+  auto add = [&](Value *x, Value *y) { return llvm::isa<mlir::FloatType>(p.computeType) ? b.CreateFAdd(x, y) : b.CreateAdd(x, y); };
   Registers registers;
   for (int64_t i = 0; i < p.rows * p.vectors; ++i) registers.push_back(entryAlloca(vector, "c"));
   auto panelAt = [&](Value *jv) {
@@ -280,11 +281,7 @@ void Emitter::emitBlockProduct(const Product &p, const Lanes *batch) {
       auto accumulator = [&](int64_t r, int64_t v) {
         return bytesAfter(tile, number((r * p.N + v * p.lanes) * p.size));
       };
-      for (int64_t r = 0; r < p.rows; ++r)
-        for (int64_t v = 0; v < p.vectors; ++v)
-          b.CreateStore(p.zero ? static_cast<Value *>(llvm::Constant::getNullValue(vector))
-                               : b.CreateAlignedLoad(vector, accumulator(r, v), align),
-                        registers[r * p.vectors + v]);
+      for (llvm::AllocaInst *sum : registers) b.CreateStore(llvm::Constant::getNullValue(vector), sum);
       if (!p.gathers)
         multiplyBlock(p, registers, table.ptr, right, zeroRow, i, panel);
       else
@@ -295,9 +292,14 @@ void Emitter::emitBlockProduct(const Product &p, const Lanes *batch) {
                                    b.CreateLoad(i64, bytesAfter(words, number(16))), right.inMemory};
           multiplyBlock(p, registers, line, gathered, zeroRow, i, panel);
         });
+      // A block of k is summed for itself and then added: the error of a long sum grows with the length of its parts (Higham 4.2, and what BLAS
+      // libraries do), not with the whole.
       for (int64_t r = 0; r < p.rows; ++r)
-        for (int64_t v = 0; v < p.vectors; ++v)
-          b.CreateAlignedStore(b.CreateLoad(vector, registers[r * p.vectors + v]), accumulator(r, v), align);
+        for (int64_t v = 0; v < p.vectors; ++v) {
+          Value *sum = b.CreateLoad(vector, registers[r * p.vectors + v]);
+          if (!p.zero) sum = add(b.CreateAlignedLoad(vector, accumulator(r, v), align), sum);
+          b.CreateAlignedStore(sum, accumulator(r, v), align);
+        }
     });
   };
   auto panels = [&] { forLoop(0, p.N / p.panel(), 1, panelAt); };

@@ -13,3 +13,4 @@ NESO_DIAG(E0252, GraphContradictsItself, Error, "the model contradicts itself: {
 NESO_DIAG(E0253, OpOfCaller, Warning, "operator '{}' is not PyTorch's: whoever runs the package must bring it{}")
 NESO_DIAG(E0254, OpMayChange, Error, "the file does not say whether operator '{}' changes what it is given, and this call cannot be checked: it {}; save the model after run_decompositions(), or with the operator's schema (see `neso explain E0254`)")
 NESO_DIAG(E0255, OpSchemaMalformed, Error, "extra/neso_operators of the model: '{}' is not the schema of an operator as torch prints it")
+NESO_DIAG(E0256, OpOfVmap, Error, "'{}' and its like are of torch.vmap (associative_scan with combine_mode=\"generic\" uses it, too), and only a decomposed program says what they compute: save program.run_decompositions({{}})")

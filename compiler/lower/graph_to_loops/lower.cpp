@@ -19,6 +19,9 @@ std::vector<ValueId> flatOutputs(const graph::Node &node) {
 }
 
 namespace {
+/// torch.vmap in a program that is not decomposed: marks around operators whose tensors hide their batch.
+bool isOfVmap(std::string_view target) { return target.starts_with("torch._functorch.predispatch."); }
+
 
 /// Size arithmetic is in the values' expressions already, and assertions have no outputs: neither needs a lowering. What
 /// somebody else defined and has no output does something that nobody sees here.
@@ -496,6 +499,12 @@ void ModelLowering::findUnsupported(const graph::Graph &g) {
       if (const std::shared_ptr<graph::Graph> *sub = std::get_if<std::shared_ptr<graph::Graph>>(&a);
           sub && isCall(node.target))
         findUnsupported(**sub);
+    // Said once: a call of vmap leaves many.
+    if (isOfVmap(node.target)) {
+      if (std::none_of(errors_.begin(), errors_.end(), [](const Diagnostic &d) { return d.kind == diag::OpOfVmap; }))
+        report(makeDiag(diag::OpOfVmap, node.loc, node.target));
+      continue;
+    }
     if (!isSymbolic(g, node) && !isCall(node.target) && !node.launch && !isSupported(node.target) && !isExtern(node))
       report(makeDiag(diag::OpUnsupported, node.loc, node.target));
   }

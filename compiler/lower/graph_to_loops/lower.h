@@ -29,6 +29,8 @@ namespace neso::lower {
 struct LowerOptions {
   /// Every weight can be given another value later: nothing is computed from them now.
   bool updatable = false;
+  /// Weights stay in the model's order of elements.
+  bool keepOrder = false;
   /// In place of what the model says.
   graph::Int4Packing int4Packing = graph::Int4Packing::Unknown;
 };

@@ -110,7 +110,7 @@ Tensor Lowering::addConstant(DType t, const Sizes &sizes, std::vector<uint8_t> b
 
 Tensor Lowering::constantInOrder(const Tensor &x, const std::vector<int> &order) {
   std::optional<Strided> from = x.isComplex() ? std::nullopt : x.asStrided();
-  if (!from || !from->offset.isConst()) return x;
+  if (!reorders || !from || !from->offset.isConst()) return x;
   const loops::Buffer buffer = program.buffer(from->buffer);
   if (buffer.kind != loops::Buffer::Kind::Constant || buffer.mutated) return x;
   const loops::Constant source = program.constants[static_cast<size_t>(buffer.index)];

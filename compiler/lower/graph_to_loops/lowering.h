@@ -39,6 +39,8 @@ public:
 
   /// Whether small tensors that depend on constants alone are computed now: their weights cannot be given other values.
   bool folds = true;
+  /// Whether weights may be put into another order of elements.
+  bool reorders = true;
   graph::Int4Packing int4Packing = graph::Int4Packing::Unknown;
 
   /// Refuses the operator being lowered where its elements are built, as OpCall::fail() does where it is called.

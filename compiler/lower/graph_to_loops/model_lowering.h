@@ -20,6 +20,7 @@ public:
   ModelLowering(const graph::Model &model, const LowerOptions &options, DiagnosticSink &sink) : model_(model), sink_(sink) {
     ctx_.facts = model.facts;
     ctx_.folds = !options.updatable;
+    ctx_.reorders = !options.keepOrder;
     ctx_.int4Packing = options.int4Packing == graph::Int4Packing::Unknown ? model.int4Packing : options.int4Packing;
   }
   Result<loops::Program> run();

@@ -180,6 +180,36 @@ Tensors int8Product(OpCall &o) {
   return {o.ctx.contract(spec)};
 }
 
+// ---- linear layers that FBGEMM computes for torch on CPUs
+
+/// Weights become f16; what f16 does not hold becomes its largest number, and NaN its least, as FBGEMM has it.
+Tensors halfWeightLinear(OpCall &o) {
+  constexpr double kLargest = 65504;
+  const Tensor narrow = map(o.t("weight"), [](Val v) { return where(v >= -kLargest, vmin(v, num(v, kLargest)), num(v, -kLargest)); });
+  return {linear(widened(o.t("X")), cast(cast(narrow, DType::F16), DType::F32), o.opt("bias"))};
+}
+
+/// What numbers become as integers in [least, most], less the zero point.
+Tensor centred(const Tensor &x, const Tensor &scale, const Tensor &zero, double least, double most) {
+  const Tensor xs[] = {x, scale, zero};
+  return pointwise(xs, DType::F32, DType::I32, [=](std::span<const Val> v) {
+    const Val q = un(OpKind::Round, v[0] * (1.0 / v[1])) + v[2];
+    return vmin(vmax(q, num(q, least)), num(q, most)) - v[2];
+  });
+}
+
+/// x as u8, weights as i8, their product in integers, the result as u8 and back.
+Tensors quantisedLinear(OpCall &o) {
+  auto number = [&](std::string_view name) { return numberOf(o, name, DType::F32).asTensor(); };
+  const Tensor xScale = number("X_scale"), wScale = number("W_scale"), scale = number("output_scale"), zero = number("output_zero_point");
+  const Tensor x = centred(o.t("X"), xScale, number("X_zero_point"), 0, 255), w = centred(o.t("W"), wScale, number("W_zero_point"), -128, 127);
+  const Tensor sums = matmul2(x, transpose(w, 0, 1), DType::I32), xs[] = {cast(sums, DType::F32), o.t("B"), xScale, wScale, scale, zero};
+  return {pointwise(xs, DType::F32, o.out().dtype, [](std::span<const Val> v) {
+    const Val both = v[2] * v[3], q = un(OpKind::Round, (v[0] + v[1] / both) * (both / v[4])) + v[5];
+    return (vmin(vmax(q, num(q, 0)), num(q, 255)) - v[5]) * v[4];
+  })};
+}
+
 // ---- products of 8-bit floats with scales
 
 /// How an operand [outer, K] is scaled, as torch numbers it (c10::ScalingType).
@@ -322,6 +352,8 @@ void addQuantised(OpTable &t) {
         fakeQuantiseTensor);
   t.add("fake_quantize_per_channel_affine.default fake_quantize_per_channel_affine_cachemask.default", fakeQuantiseChannels);
   t.add("_weight_int8pack_mm.default", int8Product);
+  t.add("torch::quantized.linear_dynamic_fp16_unpacked_weight.default", halfWeightLinear);
+  t.add("torch::_quantized.wrapped_quantized_linear.default", quantisedLinear);
   t.add("_scaled_mm.default", scaledProductByShapes);
   t.add("_scaled_mm_v2.default", scaledProductByRecipe);
 }

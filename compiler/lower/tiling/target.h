@@ -22,6 +22,8 @@ struct TileTarget {
   bool packWeights = true;
   /// Every weight can be given another value later.
   bool updatable = false;
+  /// Weights stay in the model's order of elements, so that a run can read them in the caller's memory.
+  bool keepOrder = false;
   /// Of contractions and attention.
   tile::F32Products f32Products = tile::F32Products::Ieee;
   /// Capabilities::threadBlocks. Then blocks are chosen so that all processors have work, kernels get a number of warps,

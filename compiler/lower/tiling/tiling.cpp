@@ -112,6 +112,13 @@ private:
     return windows == 1 ? tiling : chooseLoopTiling(plan_, kernel, target, windows);
   }
 
+  void order(plan::Kernel &kernel, DotTiling &dot, bool library, const TileTarget &target) {
+    if (target.packWeights)
+      packRightOperand(plan_, kernel, users_, dot, target.updatable);
+    else if (!library) // a library reads the weight as it is
+      orderRightOperand(plan_, kernel, users_, dot);
+  }
+
   /// By products of tiles, whose weights are in order then; else the kernel is a reduction afterwards.
   std::optional<DotTiling> contraction(plan::Kernel &kernel, const TileTarget &target) {
     std::optional<DotTiling> dot = chooseDotTiling(kernel, plan_.program.facts, target);
@@ -122,10 +129,7 @@ private:
     }
     applied(Rule::ProductOfTiles);
     std::optional<LibraryForm> form = libraryForm(plan_, kernel, *dot, target);
-    if (target.packWeights)
-      packRightOperand(plan_, kernel, users_, *dot, target.updatable);
-    else if (!form) // a library reads the weight as it is
-      orderRightOperand(plan_, kernel, users_, *dot);
+    if (!target.keepOrder) order(kernel, *dot, form.has_value(), target);
     if (form) forms_.emplace_back(kernel.id, std::move(*form));
     return dot;
   }

@@ -205,6 +205,18 @@ TEST_P(DotTest, MatmulBf16) {
     }
 }
 
+// 2^24 + 1 is 2^24 in f32: products that are added to the accumulator one after another are lost, their sum is not.
+TEST_P(DotTest, ABlockOfKIsSummedForItself) {
+  for (int m : {8, 64}) {
+    const Case c{"f32", "f32", m, 32, 256, false, false, m};
+    Kernel k(dotText(c), GetParam());
+    ASSERT_TRUE(k.ok()) << k.error;
+    std::vector<float> a(static_cast<size_t>(m * (256 + 24)), 1.0f), b(256 * 32, 1.0f), sums(static_cast<size_t>(m * 32), 16777216.0f);
+    k.run({pointer(a.data()), pointer(b.data()), pointer(sums.data()), integer(m)}, 1);
+    for (float sum : sums) ASSERT_EQ(sum, 16777216.0f + 256);
+  }
+}
+
 // Packed operands are kept from program to program, but not across writes of the program itself.
 TEST_P(DotTest, OperandThatTheProgramWrites) {
   Kernel k(R"(module {

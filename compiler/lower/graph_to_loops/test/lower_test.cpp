@@ -126,6 +126,20 @@ TEST(Refusals, UnknownOperatorsAreAllNamedWithTheirLines) {
   EXPECT_NE(r.error().str().find("model.py:9"), std::string::npos);
 }
 
+TEST(Refusals, VmapIsNamedOnceWithItsCure) {
+  graph::Model m = unaryModel("torch._functorch.predispatch._add_batch_dim");
+  graph::Node second = m.graph.nodes[0];
+  second.target = "torch._functorch.predispatch._remove_batch_dim";
+  second.outputs = {{m.graph.addValue("z", m.graph.value(m.graph.inputs[0]).type)}};
+  m.graph.nodes.push_back(second);
+  DiagnosticSink sink;
+  Result<loops::Program> r = lowerGraph(m, sink);
+  ASSERT_FALSE(r);
+  ASSERT_EQ(r.error().diagnostics().size(), 1u);
+  EXPECT_EQ(r.error().diagnostics()[0].kind, diag::OpOfVmap);
+  EXPECT_NE(r.error().str().find("run_decompositions({})"), std::string::npos);
+}
+
 TEST(Refusals, CallsThatCannotBeComputedSayWhy) {
   graph::Model m = unaryModel("aten.view.dtype", DType::F64);
   for (graph::ValueId id : {m.graph.inputs[0], m.graph.nodes[0].outputs[0][0]}) {
