@@ -91,6 +91,11 @@ void dropWidening(loops::ContractionSpec &node) {
 /// Rows that use each element of the right operand once: it is computed where it is multiplied (backend/cpu/dot.cpp).
 constexpr int64_t kFewRows = 8;
 
+/// Rows that are multiplied with numbers of four bits as whole numbers (backend/cpu/dot_fixed.cpp): each takes more than a row of floats does.
+constexpr int64_t kFourRows = 4;
+/// And their columns and k in a block are multiples of this.
+constexpr int64_t kFoursStep = 32;
+
 /// Few rows of 16 bits times numbers of 8 bits that are exact in 16 (powers of two alone are not in f16) are multiplied as floats: nothing is rounded either way, and the numbers are not
 /// narrowed for each row to widen them again.
 void dropNarrowing(loops::ContractionSpec &node) {
@@ -215,6 +220,7 @@ std::optional<DotTiling> chooseDotTiling(plan::Kernel &kernel, const Facts &fact
       c.bk = stepWithin(c.bk, group);
   c.scalesSums = c.mSize.asConst().value_or(kFewRows + 1) <= kFewRows && c.bk >= kScaledStep && scaledNumberOf(node);
   if (c.scalesSums) applied(Rule::ScaleSums);
+  c.fours = c.mSize.asConst().value_or(kFourRows + 1) <= kFourRows && c.kInner.size() == 1 && c.bn % kFoursStep == 0 && c.bk % kFoursStep == 0;
   return c;
 }
 

@@ -235,6 +235,28 @@ void packBytes(const ConstantOperand &operand, const plan::Kernel &kernel, const
   shift.index = floorDiv(kLaneOfN, Expr(half)) * 4;
 }
 
+/// Bytes for products of few rows: four rows of a block at a time are 2 bn bytes, of which bytes 4 i to 4 i + 3 have four neighbours along k of column i in
+/// the low bits and of column i + bn / 2 in the high ones.
+void packFours(const ConstantOperand &operand, const plan::Kernel &kernel, const DotTiling &c, Op &shift) {
+  constexpr int64_t kFour = 4;
+  const int64_t half = c.bn / 2;
+  const Blocks blocks = blocksOf(operand, c, operand.k);
+  // In numbers, of which a byte has two.
+  loops::Axis columns;
+  for (int64_t first = 0; first < operand.n; first += half) {
+    const std::vector<int64_t> part(operand.nAt.begin() + first, operand.nAt.begin() + first + half);
+    for (loops::AxisPart run : loops::plainAxis(part, kFour * 2)) {
+      run.to += first / c.bn * blocks.each() + first / half % 2;
+      columns.push_back(std::move(run));
+    }
+  }
+  operand.rewriteFourBits(blocks.all(), {loops::plainAxis(operand.batchAt, blocks.blocks * blocks.each()), columns,
+                                         loops::plainAxis(operand.outerAt, blocks.rows * c.bn), loops::blockedAxis(operand.kAt, kFour, kFour * c.bn, 2)});
+  const Expr first = blocks.rowAt(kernel, c, operand.place(), 0);
+  operand.load().index = first * half + (floorDiv(kK, Expr(kFour)) * half + mod(kLaneOfN, Expr(half))) * kFour + mod(kK, Expr(kFour));
+  shift.index = floorDiv(kLaneOfN, Expr(half)) * 4;
+}
+
 /// Words of 32 bits: a row of a block is bn of them, each with eight neighbours along k of one column.
 void packWords(const ConstantOperand &operand, const plan::Kernel &kernel, const DotTiling &c, Op &shift) {
   constexpr int64_t kInWord = 8;
@@ -249,7 +271,8 @@ void packWords(const ConstantOperand &operand, const plan::Kernel &kernel, const
   shift.index = mod(kK, Expr(kInWord)) * 4;
 }
 
-void packFourBits(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, const DotTiling &c,
+/// Whether their order is that of packFours.
+bool packFourBits(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, const DotTiling &c,
                   const FourBits &f) {
   auto &body = kernel.nodes[0].get<loops::ContractionSpec>().body;
   const Op &load = body.ops[static_cast<size_t>(f.load)];
@@ -261,27 +284,34 @@ void packFourBits(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &use
   const Interval by = facts.rangeOf(shift.index);
   if ((dtype != DType::U8 && dtype != DType::I32) || !facts.provablyDivisible(shift.index, 4) || by.lo < 0 ||
       by.hi >= itemSize(dtype) * 8)
-    return;
+    return false;
   const Expr place = facts.simplify(load.index * (itemSize(dtype) * 2) + floorDiv(shift.index, 4));
   const std::optional<ConstantOperand> operand = ConstantOperand::of(plan, kernel, users, c, f.load, place);
-  if (!operand || operand->n % c.bn || c.bn % 2 || c.bk % 8) return;
-  dtype == DType::U8 ? packBytes(*operand, kernel, c, shift) : packWords(*operand, kernel, c, shift);
+  if (!operand || operand->n % c.bn || c.bn % 2 || c.bk % 8) return false;
+  const bool fours = c.fours && dtype == DType::U8 && operand->k % c.bk == 0;
+  if (fours)
+    packFours(*operand, kernel, c, shift);
+  else
+    dtype == DType::U8 ? packBytes(*operand, kernel, c, shift) : packWords(*operand, kernel, c, shift);
   applied(Rule::PackWeight);
+  return fours;
 }
 
 /// What an operand that is computed loads is put into the order in which columns are computed, each load for itself.
-void packComputed(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, const DotTiling &c,
+void packComputed(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, DotTiling &c,
                   bool onlyRepeatable) {
   auto &node = kernel.nodes[0].get<loops::ContractionSpec>();
   const std::set<ValueIdx> ofLeft = loops::reachable(node.body, node.lhs);
   std::set<ValueIdx> done;
+  bool inFours = false;
   const std::set<ValueIdx> ofRight = loops::reachable(node.body, node.rhs);
   for (ValueIdx i : ofRight) {
     const std::optional<FourBits> f = fourBitsOf(node.body, node.body.ops[static_cast<size_t>(i)]);
     if (!f || ofLeft.count(f->load) || ofLeft.count(f->shift)) continue;
     done.insert(f->load);
-    if (!onlyRepeatable) packFourBits(plan, kernel, users, c, *f);
+    inFours |= !onlyRepeatable && packFourBits(plan, kernel, users, c, *f);
   }
+  c.fours = inFours;
   for (ValueIdx i : ofRight) {
     const Op &op = node.body.ops[static_cast<size_t>(i)];
     if (op.kind != OpKind::Load || ofLeft.count(i) || done.count(i)) continue;
