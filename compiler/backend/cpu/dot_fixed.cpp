@@ -131,15 +131,20 @@ Value *Emitter::addWords(Value *sum, Value *pairs) {
   return b.CreateAdd(sum, b.CreateIntrinsic(id, {}, {pairs, llvm::ConstantInt::get(pairs->getType(), 1)}));
 }
 
-void Emitter::prefetchFours(const Product &p, const Index &at) {
+/// Fetches a later block's numbers into the first cache while this one's are multiplied: they come from memory once, and asking for all of a block at once
+/// would find no room in the list of what is underway. Each turn of kInWords at `k` of the columns from `first` on asks for its share of the lines.
+void Emitter::prefetchFours(const Product &p, int64_t first, Value *k) {
   mlir::Operation *load = smallNumber(p.op).getDefiningOp();
   while (load && codeOf(load) != OpCode::Load) load = load->getNumOperands() ? load->getOperand(0).getDefiningOp() : nullptr;
   if (!load) return;
-  const Lanes place = eval(load->getOperand(0), at);
-  if (place.vector() || place.kind == Lanes::Kind::Strided) return;
-  const int64_t first = place.symbolic() ? place.offsets->front() : 0;
-  Value *address = bytesAfter(place.base, b.getInt64(static_cast<uint64_t>(first + kAhead)));
-  b.CreateIntrinsic(llvm::Intrinsic::prefetch, {address->getType()}, {address, b.getInt32(0), b.getInt32(3), b.getInt32(1)});
+  const Lanes start = eval(load->getOperand(0), {uniformInt(0), uniformInt(0)});
+  if (!start.uniform()) return;
+  const int64_t block = p.K * p.N / 2, ahead = (kAhead + block - 1) / block * block, turn = kInWords * caps_.f32Lanes;
+  Value *at = bytesAfter(start.base, b.CreateMul(b.CreateZExt(k, b.getInt64Ty()), b.getInt64(static_cast<uint64_t>(caps_.f32Lanes))));
+  for (int64_t line = 0; line < turn; line += 64) {
+    Value *address = bytesAfter(at, b.getInt64(static_cast<uint64_t>(ahead + first / caps_.f32Lanes * (turn * p.K / kInWords) + line)));
+    b.CreateIntrinsic(llvm::Intrinsic::prefetch, {address->getType()}, {address, b.getInt32(0), b.getInt32(3), b.getInt32(1)});
+  }
 }
 
 void Emitter::fixedColumns(const Product &p, const Fixed &f, int64_t first, Value *row, int64_t rows) {
@@ -158,8 +163,6 @@ void Emitter::fixedColumns(const Product &p, const Fixed &f, int64_t first, Valu
     for (int64_t l = 0; l < lanes * 4; ++l) alongK.push_back(u + l % 4);
     Lanes column = uniformInt(half * p.N / 2 + first);
     k.kind = column.kind = Lanes::Kind::Offsets, k.offsets = pool_.intern(alongK), column.offsets = pool_.intern(alongN);
-    // A cache line for each 16 columns.
-    if (half == 0 && first % 16 == 0) prefetchFours(p, {k, column});
     return b.CreateTrunc(vec(eval(small, {k, column})), bytes);
   };
   Value *digits = bytesAfter(f.digits->ptr, b.CreateMul(row, number(p.K * 4)));
@@ -177,6 +180,7 @@ void Emitter::fixedColumns(const Product &p, const Fixed &f, int64_t first, Valu
     Lanes k = fromValue(kv, currentLevel());
     k.align = static_cast<uint8_t>(llvm::Log2_64(kInWords));
     Value *kAt = b.CreateZExt(kv, b.getInt64Ty());
+    prefetchFours(p, first, kv);
     llvm::SmallVector<Value *, 24> pairs(sums.size());
     if (fours)
       for (size_t i = 0; i < sums.size(); ++i) pairs[i] = b.CreateLoad(words, sums[i]);

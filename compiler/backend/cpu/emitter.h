@@ -439,7 +439,7 @@ private:
   llvm::Value *fixedRows(const Product &p, const Fixed &f, const Buffer &table);
   llvm::Value *addBytes(llvm::Value *sum, llvm::Value *numbers, llvm::Value *digits);
   llvm::Value *addWords(llvm::Value *sum, llvm::Value *pairs);
-  void prefetchFours(const Product &p, const Index &at);
+  void prefetchFours(const Product &p, int64_t first, llvm::Value *k);
   /// `rows` rows from `row` on (i64), times a vector of columns from `first` on and as many from N / 2 + first on.
   void fixedColumns(const Product &p, const Fixed &f, int64_t first, llvm::Value *row, int64_t rows);
   void multiplyFixed(const Product &p, const Fixed &f);

@@ -15,15 +15,15 @@ using loops::ValueIdx;
 
 namespace {
 
-/// A constant with constant strides that one load of a contraction reads, and nothing else: offsets of its elements along each group of
+/// A constant with constant strides that one load of a contraction reads (or several, of which this is one), and nothing else: offsets of its elements along each group of
 /// dimensions (row-major in the group's dimensions).
 class ConstantOperand {
 public:
-  /// `place`: which element a turn reads, in whatever unit the caller counts.
+  /// `place`: which element a turn reads, in whatever unit the caller counts. `loads`: of the contraction, that read the constant.
   static std::optional<ConstantOperand> of(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users,
-                                           const DotTiling &c, loops::ValueIdx load, Expr place) {
+                                           const DotTiling &c, loops::ValueIdx load, Expr place, size_t loads = 1) {
     ConstantOperand out(plan, kernel, load, place);
-    return out.find(c, users) ? std::optional(std::move(out)) : std::nullopt;
+    return out.find(c, users, loads) ? std::optional(std::move(out)) : std::nullopt;
   }
   /// The right operand itself, where it is a load.
   static std::optional<ConstantOperand> right(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users,
@@ -63,12 +63,12 @@ private:
     plan_.placements[id.index()].bytes = constant.bytes;
   }
 
-  bool find(const DotTiling &c, const plan::Users &users) {
+  bool find(const DotTiling &c, const plan::Users &users, size_t loads) {
     if (load().kind != OpKind::Load || load().a >= 0 || buffer().kind != loops::Buffer::Kind::Constant ||
         buffer().mutated)
       return false;
     // Whoever else touches it, in whatever way, goes by the model's order of elements.
-    if (users.of(buffer().id).size() != 1) return false;
+    if (users.of(buffer().id).size() != loads) return false;
     for (Symbol s : symbolsOf(place_))
       if (s.kind() != Symbol::Kind::Outer && s.kind() != Symbol::Kind::Inner) return false;
     n = c.nSize.asConst().value_or(-1), k = c.kSize.asConst().value_or(-1);
@@ -175,8 +175,27 @@ bool isRun(const std::vector<int64_t> &offsets) {
   return true;
 }
 
-/// What a computed operand loads: weights of 8 bits, scales of groups.
-void packLoad(const ConstantOperand &operand, const plan::Kernel &kernel, const DotTiling &c) {
+/// Loads of one constant, each a fixed number of elements behind the first: a group's scale and its zero that lie side by side.
+struct Neighbours {
+  std::vector<ValueIdx> loads;
+  std::vector<int64_t> behind; // elements
+};
+
+std::optional<Neighbours> neighboursOf(const loops::Body &body, const std::set<ValueIdx> &values, ValueIdx first, const Facts &facts) {
+  const Op &load = body.ops[static_cast<size_t>(first)];
+  Neighbours out;
+  for (ValueIdx i : values) {
+    const Op &op = body.ops[static_cast<size_t>(i)];
+    if (op.kind != OpKind::Load || op.buffer != load.buffer) continue;
+    const std::optional<int64_t> behind = facts.simplify(op.index - load.index).asConst();
+    if (!behind || op.a >= 0) return std::nullopt;
+    out.loads.push_back(i), out.behind.push_back(*behind);
+  }
+  return out;
+}
+
+/// What a computed operand loads: weights of 8 bits, scales of groups. Neighbours become rows behind each other.
+void packLoad(const ConstantOperand &operand, plan::Kernel &kernel, const DotTiling &c, const Neighbours &together) {
   const int64_t kPadded = (operand.k + c.bk - 1) / c.bk * c.bk, step = stepOf(operand.kAt, kPadded);
   // One number for all columns is read as it is, and so is one row of them.
   const bool oneRow = step == kPadded && operand.outerAt.size() == 1;
@@ -184,11 +203,15 @@ void packLoad(const ConstantOperand &operand, const plan::Kernel &kernel, const 
   std::vector<int64_t> rows;
   for (size_t i = 0; i < operand.kAt.size(); i += static_cast<size_t>(step)) rows.push_back(operand.kAt[i]);
   const Blocks blocks = blocksOf(operand, c, kPadded / step);
+  const int64_t parts = static_cast<int64_t>(together.loads.size());
   const Expr row = blocks.rowAt(kernel, c, operand.place(), floorDiv(kK, Expr(step)));
-  operand.rewrite(blocks.all(), {loops::plainAxis(operand.batchAt, blocks.blocks * blocks.each()),
-                                 loops::blockedAxis(operand.nAt, c.bn, blocks.each()),
-                                 loops::plainAxis(operand.outerAt, blocks.rows * c.bn), loops::plainAxis(rows, c.bn)});
-  operand.load().index = row * c.bn + kLaneOfN;
+  operand.rewrite(blocks.all() * parts, {loops::plainAxis(operand.batchAt, blocks.blocks * blocks.each() * parts),
+                                         loops::blockedAxis(operand.nAt, c.bn, blocks.each() * parts),
+                                         loops::plainAxis(operand.outerAt, blocks.rows * c.bn * parts),
+                                         loops::plainAxis(rows, c.bn * parts), loops::plainAxis(together.behind, c.bn)});
+  loops::Body &body = kernel.nodes[0].get<loops::ContractionSpec>().body;
+  for (int64_t part = 0; part < parts; ++part)
+    body.ops[static_cast<size_t>(together.loads[static_cast<size_t>(part)])].index = (row * parts + part) * c.bn + kLaneOfN;
   applied(Rule::PackWeight);
 }
 
@@ -315,8 +338,11 @@ void packComputed(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &use
   for (ValueIdx i : ofRight) {
     const Op &op = node.body.ops[static_cast<size_t>(i)];
     if (op.kind != OpKind::Load || ofLeft.count(i) || done.count(i)) continue;
-    if (const std::optional<ConstantOperand> operand = ConstantOperand::of(plan, kernel, users, c, i, op.index))
-      packLoad(*operand, kernel, c);
+    const std::optional<Neighbours> together = neighboursOf(node.body, ofRight, i, plan.program.facts);
+    if (!together) continue;
+    done.insert(together->loads.begin(), together->loads.end());
+    if (const std::optional<ConstantOperand> operand = ConstantOperand::of(plan, kernel, users, c, i, op.index, together->loads.size()))
+      packLoad(*operand, kernel, c, *together);
   }
 }
 
