@@ -91,8 +91,9 @@ void dropWidening(loops::ContractionSpec &node) {
 /// Rows that use each element of the right operand once: it is computed where it is multiplied (backend/cpu/dot.cpp).
 constexpr int64_t kFewRows = 8;
 
-/// Rows that are multiplied with numbers of four bits as whole numbers (backend/cpu/dot_fixed.cpp): each takes more than a row of floats does.
-constexpr int64_t kFourRows = 4;
+/// Rows that are multiplied with numbers of four bits as whole numbers (backend/cpu/dot_fixed.cpp): each takes more than a row of floats does, without VNNI
+/// half as much again.
+constexpr int64_t kFourRows = 2;
 /// And their columns and k in a block are multiples of this.
 constexpr int64_t kFoursStep = 32;
 
