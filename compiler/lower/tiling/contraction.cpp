@@ -96,6 +96,8 @@ constexpr int64_t kFewRows = 8;
 constexpr int64_t kFourRows = 2;
 /// And their columns and k in a block are multiples of this.
 constexpr int64_t kFoursStep = 32;
+/// Columns of a program of theirs whose steps along k are short, where that leaves programs enough for all processors.
+constexpr int64_t kFoursColumns = 128, kShortStep = 64, kManyPrograms = 32;
 
 /// Few rows of 16 bits times numbers of 8 bits that are exact in 16 (powers of two alone are not in f16) are multiplied as floats: nothing is rounded either way, and the numbers are not
 /// narrowed for each row to widen them again.
@@ -222,6 +224,8 @@ std::optional<DotTiling> chooseDotTiling(plan::Kernel &kernel, const Facts &fact
   c.scalesSums = c.mSize.asConst().value_or(kFewRows + 1) <= kFewRows && c.bk >= kScaledStep && scaledNumberOf(node);
   if (c.scalesSums) applied(Rule::ScaleSums);
   c.fours = c.mSize.asConst().value_or(kFourRows + 1) <= kFourRows && c.kInner.size() == 1 && c.bn % kFoursStep == 0 && c.bk % kFoursStep == 0;
+  // Each program brings x into fixed point for itself; what a step takes beside its elements counts where it is short.
+  if (const std::optional<int64_t> n = c.nSize.asConst(); c.fours && c.bk <= kShortStep && n && *n % kFoursColumns == 0 && *n / kFoursColumns >= kManyPrograms) c.bn = kFoursColumns;
   return c;
 }
 
