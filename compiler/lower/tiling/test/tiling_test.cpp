@@ -219,6 +219,25 @@ TEST(Tiling, FewRowsHaveFourNeighboursOfFourBitsSideBySide) {
   }
 }
 
+TEST(Tiling, FourNeighboursAreForNumbersThatAreMultipliedAsTheyAre) {
+  constexpr int64_t kRows = 64, kColumns = 128, kGroup = 32;
+  enum Form { Plain, Scaled, ScaledForEachK, Moved };
+  for (Form form : {Plain, Scaled, ScaledForEachK, Moved}) {
+    Maker maker;
+    const BufferId w = maker.constant<uint8_t>("w", kRows * kColumns / 2, DType::U8), scales = maker.constant("scales", kRows * kColumns);
+    plan::Plan plan = planOfComputed(maker, kRows, kColumns, [&](Body &b) {
+      const ValueIdx q = fourBits(b, w, DType::U8, i(1) * (kRows / 2) + floorDiv(r(0), 2), mod(r(0), 2) * 4);
+      if (form == Plain) return q;
+      if (form == Moved) return append(b, OpKind::Sub, DType::F32, q, appendLoad(b, scales, DType::F32, i(1)));
+      const Expr place = form == Scaled ? floorDiv(r(0), kGroup) : r(0);
+      return append(b, OpKind::Mul, DType::F32, q, appendLoad(b, scales, DType::F32, i(1) * kRows + place));
+    }, 1);
+    const Tilings tilings = chooseTilings(plan, TileTarget());
+    ASSERT_TRUE(tilings[0].dot);
+    EXPECT_EQ(tilings[0].dot->fours, form == Plain || form == Scaled) << form;
+  }
+}
+
 TEST(Tiling, ScalesAndZerosThatLieSideBySideBecomeRows) {
   constexpr int64_t kGroup = 32, kRows = 128, kGroups = kRows / kGroup;
   Maker m;
