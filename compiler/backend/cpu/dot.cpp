@@ -54,6 +54,7 @@ Emitter::Product Emitter::planProduct(mlir::Operation *op) {
   p.units = p.pairType ? p.K / 2 : p.K;
   p.computed = p.fewRows && p.lead == 0 && p.M == p.rows && computesAlongRows(op->getOperand(1));
   p.gathers = gathering_ && gathering_->dot == op;
+  p.fixed = multipliesFixed(p);
   return p;
 }
 
@@ -230,26 +231,14 @@ void Emitter::addProduct(const Product &p, llvm::AllocaInst *sum, Value *x, Valu
   b.CreateStore(next, sum);
 }
 
-/// The product of one batch's blocks, added to the accumulator.
-void Emitter::emitBlockProduct(const Product &p, const Lanes *batch) {
+/// Bytes of a gathered turn in the table: addresses of A's rows, and where B is.
+static int64_t lineOf(int64_t rows) { return (rows + 3) * 8; }
+
+/// The product of A's rows, whose addresses are in `table`, with the panels of B.
+void Emitter::emitPanels(const Product &p, const Lanes *batch, const Buffer &table, Value *zeroRow) {
   llvm::Type *i64 = b.getInt64Ty();
   auto number = [&](int64_t n) { return b.getInt64(static_cast<uint64_t>(n)); };
-  // Addresses of A's rows and, when turns are gathered, where B is: a line of the table for each turn.
-  const int64_t lineBytes = (p.M + 3) * 8;
-  Buffer table, packedRows;
-  if (p.gathers) {
-    Value *turn = b.CreateZExt(b.CreateLoad(b.getInt32Ty(), gathering_->count), i64);
-    table = *gathering_->table, packedRows = *gathering_->rows;
-    table.ptr = bytesAfter(table.ptr, b.CreateMul(turn, number(lineBytes)));
-    packedRows.ptr = bytesAfter(packedRows.ptr, b.CreateMul(turn, number(p.M * p.K * p.size)));
-  } else {
-    Buffer &ownTable = newBuffer(mlir::IntegerType::get(p.op->getContext(), 64), {p.M}), &ownRows = newBuffer(p.computeType, {p.M, p.K});
-    freeAfter_[nullptr].push_back(&ownTable), freeAfter_[nullptr].push_back(&ownRows);
-    table = ownTable, packedRows = ownRows;
-  }
-  table.shape = {p.M}, packedRows.shape = {p.M, p.K};
-  Value *zeroRow = leftRows(p.op->getOperand(0), p.pairType ? p.pairType : p.computeType, batch, table, packedRows);
-  if (!p.op->hasAttr("tt.masked_rows_unused")) zeroRow = nullptr;
+  const int64_t lineBytes = lineOf(p.M);
   // B is packed unless so few rows use it that copying it costs as much as using it.
   Panels right = {};
   if (p.pairType)
@@ -308,6 +297,35 @@ void Emitter::emitBlockProduct(const Product &p, const Lanes *batch) {
     sink(panels);
   } else
     panels();
+}
+
+/// The product of one batch's blocks, added to the accumulator.
+void Emitter::emitBlockProduct(const Product &p, const Lanes *batch) {
+  llvm::Type *i64 = b.getInt64Ty();
+  auto number = [&](int64_t n) { return b.getInt64(static_cast<uint64_t>(n)); };
+  // Addresses of A's rows and, when turns are gathered, where B is: a line of the table for each turn.
+  const int64_t lineBytes = lineOf(p.M);
+  Buffer table, packedRows;
+  if (p.gathers) {
+    Value *turn = b.CreateZExt(b.CreateLoad(b.getInt32Ty(), gathering_->count), i64);
+    table = *gathering_->table, packedRows = *gathering_->rows;
+    table.ptr = bytesAfter(table.ptr, b.CreateMul(turn, number(lineBytes)));
+    packedRows.ptr = bytesAfter(packedRows.ptr, b.CreateMul(turn, number(p.M * p.K * p.size)));
+  } else {
+    Buffer &ownTable = newBuffer(mlir::IntegerType::get(p.op->getContext(), 64), {p.M}), &ownRows = newBuffer(p.computeType, {p.M, p.K});
+    freeAfter_[nullptr].push_back(&ownTable), freeAfter_[nullptr].push_back(&ownRows);
+    table = ownTable, packedRows = ownRows;
+  }
+  table.shape = {p.M}, packedRows.shape = {p.M, p.K};
+  Value *zeroRow = leftRows(p.op->getOperand(0), p.pairType ? p.pairType : p.computeType, batch, table, packedRows);
+  if (!p.op->hasAttr("tt.masked_rows_unused")) zeroRow = nullptr;
+  if (p.fixed) {
+    const Fixed f = {&newBuffer(mlir::IntegerType::get(p.op->getContext(), 8), {p.M, p.K, 4}), &newBuffer(p.computeType, {p.M})};
+    freeAfter_[nullptr].push_back(f.digits), freeAfter_[nullptr].push_back(f.scales);
+    Value *whole = fixedRows(p, f, table);
+    branch(whole, [&] { multiplyFixed(p, f); }, [&] { emitPanels(p, batch, table, zeroRow); });
+  } else
+    emitPanels(p, batch, table, zeroRow);
   if (p.gathers) leaveGathered();
   freeAfter(nullptr);
   freeAfter_.erase(nullptr);

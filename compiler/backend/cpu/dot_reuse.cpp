@@ -100,7 +100,7 @@ mlir::Operation *Emitter::loneProduct(mlir::Operation *loop) {
 void Emitter::beginGathering(mlir::Operation *loop) {
   mlir::Operation *dot = loneProduct(loop);
   // What is computed where it is multiplied is nowhere to be found later.
-  if (planProduct(dot).computed) return;
+  if (const Product p = planProduct(dot); p.computed || p.fixed) return;
   // Without tiles, operands are packed in the type of the sum.
   mlir::Type tiles = tileOperandType(dot), operandType = tiles ? tiles : elementOf(dot->getResult(0).getType());
   Shape shape = shapeOf(dot->getOperand(0).getType());

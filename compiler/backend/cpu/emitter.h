@@ -8,7 +8,7 @@
 //
 // Files: emit.cpp frame of the kernel and walk over operations; eval.cpp tensor expressions at an index;
 // elementwise.cpp one operation on lanes; memory.cpp loads, stores, atomics, buffers; loops.cpp loop nests; masks.cpp how far they run; control.cpp
-// scf and cf; affine.h and proofs.cpp what is known of indices; reduce.cpp reductions and scans; dot.cpp matrix products, dot_operand.cpp their operands, dot_tiles.cpp
+// scf and cf; affine.h and proofs.cpp what is known of indices; reduce.cpp reductions and scans; dot.cpp matrix products, dot_operand.cpp their operands, dot_fixed.cpp those of few rows with weights of four bits, dot_tiles.cpp
 // those by matrix tiles, dot_reuse.cpp what of them is kept from turn to turn and from program to program; uses.cpp
 // what is virtual and what is not.
 #pragma once
@@ -391,6 +391,7 @@ private:
     mlir::Type storedType;    // in which B is packed or read in place
     mlir::Type pairType;      // null: single elements are multiplied
     bool fewRows, gathers;
+    bool fixed = false;       // dot_fixed.cpp, where the rows of A allow it
     bool computed;            // so few rows use B's elements that each is computed where it is multiplied
     Buffer *acc = nullptr;
     bool ownAcc = false, zero = false; // zero: sums start at zero
@@ -400,6 +401,7 @@ private:
   Product planProduct(mlir::Operation *op);
   void placeAccumulator(Product &p);
   void emitBlockProduct(const Product &p, const Lanes *batch);
+  void emitPanels(const Product &p, const Lanes *batch, const Buffer &table, llvm::Value *zeroRow);
   void bindProduct(const Product &p);
   void forEachBatch(int64_t count, llvm::function_ref<void(const Lanes &)> body);
   llvm::Value *bytesAfter(llvm::Value *p, llvm::Value *offset);
@@ -426,6 +428,21 @@ private:
   void prefetchNext(const Product &p, const Panels &right, llvm::Value *panel, llvm::Value *i, llvm::Value *k, int64_t unroll);
   void multiplyBlock(const Product &p, const Registers &registers, llvm::Value *line, const Panels &right, llvm::Value *zeroRow,
                      llvm::Value *i, const Lanes &j);
+  /// dot_fixed.cpp: few rows times small numbers in fixed point. The whole number that op's right operand is as a float, if it is small enough.
+  mlir::Value smallNumber(mlir::Operation *op);
+  bool multipliesFixed(const Product &p);
+  /// A's rows: [M][K / 4][4][4], bytes, of four neighbours the highest digits, the middle, the lowest, zeros; and [M], f32, what the lowest digits count.
+  struct Fixed {
+    Buffer *digits, *scales;
+  };
+  /// Fills them; whether all rows can be had so (i1).
+  llvm::Value *fixedRows(const Product &p, const Fixed &f, const Buffer &table);
+  llvm::Value *addBytes(llvm::Value *sum, llvm::Value *numbers, llvm::Value *digits);
+  llvm::Value *addWords(llvm::Value *sum, llvm::Value *pairs);
+  void prefetchFours(const Product &p, int64_t first, llvm::Value *k);
+  /// `rows` rows from `row` on (i64), times a vector of columns from `first` on and as many from N / 2 + first on.
+  void fixedColumns(const Product &p, const Fixed &f, int64_t first, llvm::Value *row, int64_t rows);
+  void multiplyFixed(const Product &p, const Fixed &f);
   Panels rightPanels(mlir::Operation *op, mlir::Type storedType, const Lanes *batch, int64_t panel, bool preferInPlace);
   /// if (condition) yes() else no(), at the function's own level.
   void branch(llvm::Value *condition, llvm::function_ref<void()> yes, llvm::function_ref<void()> no);

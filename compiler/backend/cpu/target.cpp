@@ -82,7 +82,7 @@ bool canRun(CpuLevel level) {
   const Host host;
   switch (level) {
     // Both tables call a level alike; one without a row in the other does not compile.
-#define NESO_CPU_LEVEL(level, name, lanes, registers, rows, vectors, masked, tables, pairs, tiles, cpu, features, wide, linked)   \
+#define NESO_CPU_LEVEL(level, name, lanes, registers, rows, vectors, masked, tables, pairs, tiles, bytes, cpu, features, wide, linked)   \
   case CpuLevel::level:                                                                                               \
     static_assert(kArchOf##level == name);                                                                            \
     return runs##level(host);
@@ -102,8 +102,8 @@ CpuLevel nativeLevel() {
 
 std::span<const LevelInfo> allLevels() {
   static constexpr LevelInfo levels[] = {
-#define NESO_CPU_LEVEL(level, name, lanes, registers, rows, vectors, masked, tables, pairs, tiles, cpu, features, wide, linked)   \
-  {name, {lanes, registers, rows, vectors, masked, tables, pairs, tiles}, cpu, features, wide, linked},
+#define NESO_CPU_LEVEL(level, name, lanes, registers, rows, vectors, masked, tables, pairs, tiles, bytes, cpu, features, wide, linked)   \
+  {name, {lanes, registers, rows, vectors, masked, tables, pairs, tiles, ByteProducts::bytes}, cpu, features, wide, linked},
 #include "backend/cpu/levels.def"
 #undef NESO_CPU_LEVEL
   };

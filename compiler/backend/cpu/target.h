@@ -11,6 +11,9 @@
 
 namespace neso::cpu {
 
+/// Sums of products of bytes, one without and one with a sign: of neighbours in 16 bits, or of four neighbours, added to a sum of 32 bits.
+enum class ByteProducts : uint8_t { None, Pairs, Fours };
+
 /// What code generation asks of a level.
 struct Capabilities {
   int f32Lanes;            // of one vector register
@@ -20,6 +23,7 @@ struct Capabilities {
   bool tables;             // a shuffle that looks up as many f32 as a vector register has lanes, by the low bits of i32
   bool bf16Pairs;          // sums of products of pairs of bf16 in vector registers
   bool tiles;              // matrix tile registers: 16 rows × 64 bytes, products of bf16 and of int8
+  ByteProducts byteProducts;
 };
 Capabilities capabilities(CpuLevel level);
 

@@ -205,6 +205,7 @@ private:
     Value sum = tb::dot(k_.b, k_.loc, va.v, vb.v, acc, k_.target.f32Products);
     // Rows beyond the last are not stored: the backend need not compute them.
     sum.getDefiningOp()->setAttr("tt.masked_rows_unused", k_.b.getUnitAttr());
+    if (c_.fours) sum.getDefiningOp()->setAttr("tt.right_in_fours", k_.b.getUnitAttr());
     return sum;
   }
 

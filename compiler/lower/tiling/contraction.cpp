@@ -91,6 +91,14 @@ void dropWidening(loops::ContractionSpec &node) {
 /// Rows that use each element of the right operand once: it is computed where it is multiplied (backend/cpu/dot.cpp).
 constexpr int64_t kFewRows = 8;
 
+/// Rows that are multiplied with numbers of four bits as whole numbers (backend/cpu/dot_fixed.cpp): each takes more than a row of floats does, without VNNI
+/// half as much again.
+constexpr int64_t kFourRows = 2;
+/// And their columns and k in a block are multiples of this.
+constexpr int64_t kFoursStep = 32;
+/// Columns of a program of theirs whose steps along k are short, where that leaves programs enough for all processors.
+constexpr int64_t kFoursColumns = 128, kShortStep = 64, kManyPrograms = 32;
+
 /// Few rows of 16 bits times numbers of 8 bits that are exact in 16 (powers of two alone are not in f16) are multiplied as floats: nothing is rounded either way, and the numbers are not
 /// narrowed for each row to widen them again.
 void dropNarrowing(loops::ContractionSpec &node) {
@@ -114,6 +122,27 @@ void fuseScaleAndShift(loops::ContractionSpec &node) {
   const Op &scaled = at(sum.a);
   if (scaled.kind != OpKind::Mul) return;
   sum.kind = OpKind::Fma, sum.c = sum.b, sum.a = scaled.a, sum.b = scaled.b;
+}
+
+/// Whether e, at places along k, may differ within a step of bk.
+bool variesWithinStep(Expr e, Symbol k, int64_t bk) {
+  if (!uses(e, k)) return false;
+  const std::vector<Expr> &operands = e.operands();
+  if (e.kind() == ExprKind::FloorDiv && operands[0] == Expr(k) && operands[1].isConst()) return operands[1].constValue() % bk != 0;
+  return operands.empty() || std::any_of(operands.begin(), operands.end(), [&](Expr o) { return variesWithinStep(o, k, bk); });
+}
+
+/// Whether what is multiplied with x are numbers of four bits as they are: the right operand itself, or that of which sums are scaled.
+bool multipliesFourBits(const loops::ContractionSpec &node, const DotTiling &c) {
+  auto at = [&](loops::ValueIdx i) -> const Op & { return node.body.ops[static_cast<size_t>(i)]; };
+  const loops::ValueIdx number = c.scalesSums ? *scaledNumberOf(node) : node.rhs;
+  if (c.kInner.size() != 1 || at(number).kind != OpKind::Cast || at(number).dtype != DType::F32) return false;
+  const Op &bits = at(at(number).a);
+  if (bits.kind != OpKind::And || at(bits.b).kind != OpKind::Constant || at(bits.b).immInt != 15) return false;
+  const std::set<loops::ValueIdx> ofNumber = loops::reachable(node.body, number);
+  for (loops::ValueIdx i : loops::reachable(node.body, node.rhs))
+    if (!ofNumber.count(i) && at(i).kind == OpKind::Load && variesWithinStep(at(i).index, Symbol::inner(c.kInner[0]), c.bk)) return false;
+  return true;
 }
 
 /// Steps of so many k or more are worth a multiplication of their sums.
@@ -215,6 +244,9 @@ std::optional<DotTiling> chooseDotTiling(plan::Kernel &kernel, const Facts &fact
       c.bk = stepWithin(c.bk, group);
   c.scalesSums = c.mSize.asConst().value_or(kFewRows + 1) <= kFewRows && c.bk >= kScaledStep && scaledNumberOf(node);
   if (c.scalesSums) applied(Rule::ScaleSums);
+  c.fours = c.mSize.asConst().value_or(kFourRows + 1) <= kFourRows && c.bn % kFoursStep == 0 && c.bk % kFoursStep == 0 && multipliesFourBits(node, c);
+  // Each program brings x into fixed point for itself; what a step takes beside its elements counts where it is short.
+  if (const std::optional<int64_t> n = c.nSize.asConst(); c.fours && c.bk <= kShortStep && n && *n % kFoursColumns == 0 && *n / kFoursColumns >= kManyPrograms) c.bn = kFoursColumns;
   return c;
 }
 

@@ -28,6 +28,9 @@ struct DotTiling {
   /// The right operand is scale * number (+ shift), number an integer, and the others are the same for a whole step of k as long as
   /// groups of k are steps: sums of products with the numbers are scaled rather than each number.
   bool scalesSums = false;
+  /// The right operand's numbers of four bits lie in bytes that have four neighbours along k side by side, then the next column; first until blocks are
+  /// made: they may.
+  bool fours = false;
 };
 
 /// What a program of a contraction counts by: places in the flattened spaces of m, n and k; the block of n and the

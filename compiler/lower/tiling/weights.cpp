@@ -15,15 +15,15 @@ using loops::ValueIdx;
 
 namespace {
 
-/// A constant with constant strides that one load of a contraction reads, and nothing else: offsets of its elements along each group of
+/// A constant with constant strides that one load of a contraction reads (or several, of which this is one), and nothing else: offsets of its elements along each group of
 /// dimensions (row-major in the group's dimensions).
 class ConstantOperand {
 public:
-  /// `place`: which element a turn reads, in whatever unit the caller counts.
+  /// `place`: which element a turn reads, in whatever unit the caller counts. `loads`: of the contraction, that read the constant.
   static std::optional<ConstantOperand> of(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users,
-                                           const DotTiling &c, loops::ValueIdx load, Expr place) {
+                                           const DotTiling &c, loops::ValueIdx load, Expr place, size_t loads = 1) {
     ConstantOperand out(plan, kernel, load, place);
-    return out.find(c, users) ? std::optional(std::move(out)) : std::nullopt;
+    return out.find(c, users, loads) ? std::optional(std::move(out)) : std::nullopt;
   }
   /// The right operand itself, where it is a load.
   static std::optional<ConstantOperand> right(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users,
@@ -63,12 +63,12 @@ private:
     plan_.placements[id.index()].bytes = constant.bytes;
   }
 
-  bool find(const DotTiling &c, const plan::Users &users) {
+  bool find(const DotTiling &c, const plan::Users &users, size_t loads) {
     if (load().kind != OpKind::Load || load().a >= 0 || buffer().kind != loops::Buffer::Kind::Constant ||
         buffer().mutated)
       return false;
     // Whoever else touches it, in whatever way, goes by the model's order of elements.
-    if (users.of(buffer().id).size() != 1) return false;
+    if (users.of(buffer().id).size() != loads) return false;
     for (Symbol s : symbolsOf(place_))
       if (s.kind() != Symbol::Kind::Outer && s.kind() != Symbol::Kind::Inner) return false;
     n = c.nSize.asConst().value_or(-1), k = c.kSize.asConst().value_or(-1);
@@ -175,8 +175,27 @@ bool isRun(const std::vector<int64_t> &offsets) {
   return true;
 }
 
-/// What a computed operand loads: weights of 8 bits, scales of groups.
-void packLoad(const ConstantOperand &operand, const plan::Kernel &kernel, const DotTiling &c) {
+/// Loads of one constant, each a fixed number of elements behind the first: a group's scale and its zero that lie side by side.
+struct Neighbours {
+  std::vector<ValueIdx> loads;
+  std::vector<int64_t> behind; // elements
+};
+
+std::optional<Neighbours> neighboursOf(const loops::Body &body, const std::set<ValueIdx> &values, ValueIdx first, const Facts &facts) {
+  const Op &load = body.ops[static_cast<size_t>(first)];
+  Neighbours out;
+  for (ValueIdx i : values) {
+    const Op &op = body.ops[static_cast<size_t>(i)];
+    if (op.kind != OpKind::Load || op.buffer != load.buffer) continue;
+    const std::optional<int64_t> behind = facts.simplify(op.index - load.index).asConst();
+    if (!behind || op.a >= 0) return std::nullopt;
+    out.loads.push_back(i), out.behind.push_back(*behind);
+  }
+  return out;
+}
+
+/// What a computed operand loads: weights of 8 bits, scales of groups. Neighbours become rows behind each other.
+void packLoad(const ConstantOperand &operand, plan::Kernel &kernel, const DotTiling &c, const Neighbours &together) {
   const int64_t kPadded = (operand.k + c.bk - 1) / c.bk * c.bk, step = stepOf(operand.kAt, kPadded);
   // One number for all columns is read as it is, and so is one row of them.
   const bool oneRow = step == kPadded && operand.outerAt.size() == 1;
@@ -184,11 +203,15 @@ void packLoad(const ConstantOperand &operand, const plan::Kernel &kernel, const 
   std::vector<int64_t> rows;
   for (size_t i = 0; i < operand.kAt.size(); i += static_cast<size_t>(step)) rows.push_back(operand.kAt[i]);
   const Blocks blocks = blocksOf(operand, c, kPadded / step);
+  const int64_t parts = static_cast<int64_t>(together.loads.size());
   const Expr row = blocks.rowAt(kernel, c, operand.place(), floorDiv(kK, Expr(step)));
-  operand.rewrite(blocks.all(), {loops::plainAxis(operand.batchAt, blocks.blocks * blocks.each()),
-                                 loops::blockedAxis(operand.nAt, c.bn, blocks.each()),
-                                 loops::plainAxis(operand.outerAt, blocks.rows * c.bn), loops::plainAxis(rows, c.bn)});
-  operand.load().index = row * c.bn + kLaneOfN;
+  operand.rewrite(blocks.all() * parts, {loops::plainAxis(operand.batchAt, blocks.blocks * blocks.each() * parts),
+                                         loops::blockedAxis(operand.nAt, c.bn, blocks.each() * parts),
+                                         loops::plainAxis(operand.outerAt, blocks.rows * c.bn * parts),
+                                         loops::plainAxis(rows, c.bn * parts), loops::plainAxis(together.behind, c.bn)});
+  loops::Body &body = kernel.nodes[0].get<loops::ContractionSpec>().body;
+  for (int64_t part = 0; part < parts; ++part)
+    body.ops[static_cast<size_t>(together.loads[static_cast<size_t>(part)])].index = (row * parts + part) * c.bn + kLaneOfN;
   applied(Rule::PackWeight);
 }
 
@@ -235,6 +258,28 @@ void packBytes(const ConstantOperand &operand, const plan::Kernel &kernel, const
   shift.index = floorDiv(kLaneOfN, Expr(half)) * 4;
 }
 
+/// Bytes for products of few rows: four rows of a block at a time are 2 bn bytes, of which bytes 4 i to 4 i + 3 have four neighbours along k of column i in
+/// the low bits and of column i + bn / 2 in the high ones.
+void packFours(const ConstantOperand &operand, const plan::Kernel &kernel, const DotTiling &c, Op &shift) {
+  constexpr int64_t kFour = 4;
+  const int64_t half = c.bn / 2;
+  const Blocks blocks = blocksOf(operand, c, operand.k);
+  // In numbers, of which a byte has two.
+  loops::Axis columns;
+  for (int64_t first = 0; first < operand.n; first += half) {
+    const std::vector<int64_t> part(operand.nAt.begin() + first, operand.nAt.begin() + first + half);
+    for (loops::AxisPart run : loops::plainAxis(part, kFour * 2)) {
+      run.to += first / c.bn * blocks.each() + first / half % 2;
+      columns.push_back(std::move(run));
+    }
+  }
+  operand.rewriteFourBits(blocks.all(), {loops::plainAxis(operand.batchAt, blocks.blocks * blocks.each()), columns,
+                                         loops::plainAxis(operand.outerAt, blocks.rows * c.bn), loops::blockedAxis(operand.kAt, kFour, kFour * c.bn, 2)});
+  const Expr first = blocks.rowAt(kernel, c, operand.place(), 0);
+  operand.load().index = first * half + (floorDiv(kK, Expr(kFour)) * half + mod(kLaneOfN, Expr(half))) * kFour + mod(kK, Expr(kFour));
+  shift.index = floorDiv(kLaneOfN, Expr(half)) * 4;
+}
+
 /// Words of 32 bits: a row of a block is bn of them, each with eight neighbours along k of one column.
 void packWords(const ConstantOperand &operand, const plan::Kernel &kernel, const DotTiling &c, Op &shift) {
   constexpr int64_t kInWord = 8;
@@ -249,7 +294,8 @@ void packWords(const ConstantOperand &operand, const plan::Kernel &kernel, const
   shift.index = mod(kK, Expr(kInWord)) * 4;
 }
 
-void packFourBits(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, const DotTiling &c,
+/// Whether their order is that of packFours.
+bool packFourBits(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, const DotTiling &c,
                   const FourBits &f) {
   auto &body = kernel.nodes[0].get<loops::ContractionSpec>().body;
   const Op &load = body.ops[static_cast<size_t>(f.load)];
@@ -261,32 +307,42 @@ void packFourBits(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &use
   const Interval by = facts.rangeOf(shift.index);
   if ((dtype != DType::U8 && dtype != DType::I32) || !facts.provablyDivisible(shift.index, 4) || by.lo < 0 ||
       by.hi >= itemSize(dtype) * 8)
-    return;
+    return false;
   const Expr place = facts.simplify(load.index * (itemSize(dtype) * 2) + floorDiv(shift.index, 4));
   const std::optional<ConstantOperand> operand = ConstantOperand::of(plan, kernel, users, c, f.load, place);
-  if (!operand || operand->n % c.bn || c.bn % 2 || c.bk % 8) return;
-  dtype == DType::U8 ? packBytes(*operand, kernel, c, shift) : packWords(*operand, kernel, c, shift);
+  if (!operand || operand->n % c.bn || c.bn % 2 || c.bk % 8) return false;
+  const bool fours = c.fours && dtype == DType::U8 && operand->k % c.bk == 0;
+  if (fours)
+    packFours(*operand, kernel, c, shift);
+  else
+    dtype == DType::U8 ? packBytes(*operand, kernel, c, shift) : packWords(*operand, kernel, c, shift);
   applied(Rule::PackWeight);
+  return fours;
 }
 
 /// What an operand that is computed loads is put into the order in which columns are computed, each load for itself.
-void packComputed(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, const DotTiling &c,
+void packComputed(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, DotTiling &c,
                   bool onlyRepeatable) {
   auto &node = kernel.nodes[0].get<loops::ContractionSpec>();
   const std::set<ValueIdx> ofLeft = loops::reachable(node.body, node.lhs);
   std::set<ValueIdx> done;
+  bool inFours = false;
   const std::set<ValueIdx> ofRight = loops::reachable(node.body, node.rhs);
   for (ValueIdx i : ofRight) {
     const std::optional<FourBits> f = fourBitsOf(node.body, node.body.ops[static_cast<size_t>(i)]);
     if (!f || ofLeft.count(f->load) || ofLeft.count(f->shift)) continue;
     done.insert(f->load);
-    if (!onlyRepeatable) packFourBits(plan, kernel, users, c, *f);
+    inFours |= !onlyRepeatable && packFourBits(plan, kernel, users, c, *f);
   }
+  c.fours = inFours;
   for (ValueIdx i : ofRight) {
     const Op &op = node.body.ops[static_cast<size_t>(i)];
     if (op.kind != OpKind::Load || ofLeft.count(i) || done.count(i)) continue;
-    if (const std::optional<ConstantOperand> operand = ConstantOperand::of(plan, kernel, users, c, i, op.index))
-      packLoad(*operand, kernel, c);
+    const std::optional<Neighbours> together = neighboursOf(node.body, ofRight, i, plan.program.facts);
+    if (!together) continue;
+    done.insert(together->loads.begin(), together->loads.end());
+    if (const std::optional<ConstantOperand> operand = ConstantOperand::of(plan, kernel, users, c, i, op.index, together->loads.size()))
+      packLoad(*operand, kernel, c, *together);
   }
 }
 

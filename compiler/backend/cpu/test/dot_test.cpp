@@ -1,9 +1,13 @@
 // tt.dot for every type of element and level, in the forms that the micro-kernels tell apart, against products computed
 // in double.
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <memory>
 #include <gtest/gtest.h>
 
+#include "backend/cpu/target.h"
 #include "backend/cpu/test/harness.h"
 
 namespace neso::cpu::test {
@@ -264,6 +268,202 @@ TEST_P(DotTest, OperandThatTheProgramWrites) {
     for (int j = 0; j < 32; ++j) s += number(i * 32 + j, 1) * (0 + 1 + 2);
     for (int n = 0; n < 32; ++n) ASSERT_EQ(c[static_cast<size_t>(i * 32 + n)], s) << i << " " << n;
   }
+}
+
+// ---- few rows times numbers of four bits, in fixed point (dot_fixed.cpp)
+
+/// C[M, N] += A[M, K] * q[K, N]: byte (k / 4 * N / 2 + n % (N / 2)) * 4 + k % 4 has q[k, n] in its low bits for n < N / 2, else in the high ones.
+std::string foursText(int m, int n, int k) {
+  std::string text = R"(module {
+  tt.func public @fours(%a: !tt.ptr<f32>, %b: !tt.ptr<i8>, %c: !tt.ptr<f32>) {
+    %m = tt.make_range {end = M_ : i32, start = 0 : i32} : tensor<M_xi32>
+    %n = tt.make_range {end = N_ : i32, start = 0 : i32} : tensor<N_xi32>
+    %k = tt.make_range {end = K_ : i32, start = 0 : i32} : tensor<K_xi32>
+    %mc = tt.expand_dims %m {axis = 1 : i32} : tensor<M_xi32> -> tensor<M_x1xi32>
+    %kr = tt.expand_dims %k {axis = 0 : i32} : tensor<K_xi32> -> tensor<1xK_xi32>
+    %kc = tt.expand_dims %k {axis = 1 : i32} : tensor<K_xi32> -> tensor<K_x1xi32>
+    %nr = tt.expand_dims %n {axis = 0 : i32} : tensor<N_xi32> -> tensor<1xN_xi32>
+    %am = arith.constant dense<K_> : tensor<M_x1xi32>
+    %cm = arith.constant dense<N_> : tensor<M_x1xi32>
+    %half = arith.constant dense<HALF> : tensor<1xN_xi32>
+    %fourk = arith.constant dense<4> : tensor<K_x1xi32>
+    %fourn = arith.constant dense<4> : tensor<1xN_xi32>
+    %row = arith.constant dense<ROW> : tensor<K_x1xi32>
+    %a0 = arith.muli %mc, %am : tensor<M_x1xi32>
+    %a1 = tt.broadcast %a0 : tensor<M_x1xi32> -> tensor<M_xK_xi32>
+    %a2 = tt.broadcast %kr : tensor<1xK_xi32> -> tensor<M_xK_xi32>
+    %a3 = arith.addi %a1, %a2 : tensor<M_xK_xi32>
+    %a4 = tt.splat %a : !tt.ptr<f32> -> tensor<M_xK_x!tt.ptr<f32>>
+    %a5 = tt.addptr %a4, %a3 : tensor<M_xK_x!tt.ptr<f32>>, tensor<M_xK_xi32>
+    %av = tt.load %a5 : tensor<M_xK_x!tt.ptr<f32>>
+    %b0 = arith.divui %kc, %fourk : tensor<K_x1xi32>
+    %b1 = arith.muli %b0, %row : tensor<K_x1xi32>
+    %b2 = arith.remui %kc, %fourk : tensor<K_x1xi32>
+    %b3 = arith.addi %b1, %b2 overflow<nsw> : tensor<K_x1xi32>
+    %b4 = arith.remui %nr, %half : tensor<1xN_xi32>
+    %b5 = arith.muli %b4, %fourn : tensor<1xN_xi32>
+    %b6 = tt.broadcast %b3 : tensor<K_x1xi32> -> tensor<K_xN_xi32>
+    %b7 = tt.broadcast %b5 : tensor<1xN_xi32> -> tensor<K_xN_xi32>
+    %b8 = arith.addi %b6, %b7 overflow<nsw> : tensor<K_xN_xi32>
+    %b9 = tt.splat %b : !tt.ptr<i8> -> tensor<K_xN_x!tt.ptr<i8>>
+    %b10 = tt.addptr %b9, %b8 : tensor<K_xN_x!tt.ptr<i8>>, tensor<K_xN_xi32>
+    %b11 = tt.load %b10 : tensor<K_xN_x!tt.ptr<i8>>
+    %b12 = arith.extui %b11 : tensor<K_xN_xi8> to tensor<K_xN_xi32>
+    %s0 = arith.divui %nr, %half : tensor<1xN_xi32>
+    %s1 = arith.muli %s0, %fourn : tensor<1xN_xi32>
+    %s2 = tt.broadcast %s1 : tensor<1xN_xi32> -> tensor<K_xN_xi32>
+    %q0 = arith.shrsi %b12, %s2 : tensor<K_xN_xi32>
+    %most = arith.constant dense<15> : tensor<K_xN_xi32>
+    %q1 = arith.andi %q0, %most : tensor<K_xN_xi32>
+    %q = arith.sitofp %q1 : tensor<K_xN_xi32> to tensor<K_xN_xf32>
+    %c0 = arith.muli %mc, %cm : tensor<M_x1xi32>
+    %c1 = tt.broadcast %c0 : tensor<M_x1xi32> -> tensor<M_xN_xi32>
+    %c2 = tt.broadcast %nr : tensor<1xN_xi32> -> tensor<M_xN_xi32>
+    %c3 = arith.addi %c1, %c2 : tensor<M_xN_xi32>
+    %c4 = tt.splat %c : !tt.ptr<f32> -> tensor<M_xN_x!tt.ptr<f32>>
+    %c5 = tt.addptr %c4, %c3 : tensor<M_xN_x!tt.ptr<f32>>, tensor<M_xN_xi32>
+    %cv = tt.load %c5 : tensor<M_xN_x!tt.ptr<f32>>
+    %d = tt.dot %av, %q, %cv {tt.right_in_fours} : tensor<M_xK_xf32> * tensor<K_xN_xf32> -> tensor<M_xN_xf32>
+    tt.store %c5, %d : tensor<M_xN_x!tt.ptr<f32>>
+    tt.return
+  }
+})";
+  replaceAll(text, "HALF", std::to_string(n / 2)), replaceAll(text, "ROW", std::to_string(n * 2));
+  replaceAll(text, "M_", std::to_string(m)), replaceAll(text, "N_", std::to_string(n)), replaceAll(text, "K_", std::to_string(k));
+  return text;
+}
+
+struct Fours {
+  int m, n, k;
+  std::vector<uint8_t> numbers; // [k, n]
+  std::vector<uint8_t> bytes;
+  std::unique_ptr<Kernel> kernel;
+  Fours(int m_, int n_, int k_) : m(m_), n(n_), k(k_), numbers(static_cast<size_t>(k_ * n_)) {
+    for (int i = 0; i < k * n; ++i) numbers[static_cast<size_t>(i)] = static_cast<uint8_t>(number(i, 7) * 2 + 7);
+  }
+  void pack() {
+    bytes.assign(static_cast<size_t>(k * n / 2), 0);
+    for (int i = 0; i < k; ++i)
+      for (int j = 0; j < n; ++j) {
+        uint8_t &byte = bytes[static_cast<size_t>((i / 4 * (n / 2) + j % (n / 2)) * 4 + i % 4)];
+        byte = static_cast<uint8_t>(byte | numbers[static_cast<size_t>(i * n + j)] << (j / (n / 2) * 4));
+      }
+  }
+  std::vector<float> run(const std::vector<float> &x, CpuLevel level, float start) {
+    pack();
+    if (!kernel) kernel = std::make_unique<Kernel>(foursText(m, n, k), level);
+    EXPECT_TRUE(kernel->ok()) << kernel->error;
+    std::vector<float> sums(static_cast<size_t>(m * n), start);
+    if (kernel->ok()) kernel->run({pointer(x.data()), pointer(bytes.data()), pointer(sums.data())}, 1);
+    return sums;
+  }
+  /// Against sums in double, within the bound that dot_fixed.cpp states: half a unit of the last digit in each product, and three roundings of the sum.
+  void check(const std::vector<float> &x, CpuLevel level, float start = 0) {
+    const std::vector<float> got = run(x, level, start);
+    for (int i = 0; i < m; ++i) {
+      double largest = 0;
+      for (int l = 0; l < k; ++l) largest = std::max(largest, std::abs(static_cast<double>(x[static_cast<size_t>(i * k + l)])));
+      for (int j = 0; j < n; ++j) {
+        double sum = start, absolute = std::abs(start), numbersSum = 0;
+        for (int l = 0; l < k; ++l) {
+          const double q = numbers[static_cast<size_t>(l * n + j)], product = q * static_cast<double>(x[static_cast<size_t>(i * k + l)]);
+          sum += product, absolute += std::abs(product), numbersSum += q;
+        }
+        const double atol = numbersSum * largest * std::exp2(-22.9) + absolute * std::exp2(-22);
+        ASSERT_NEAR(got[static_cast<size_t>(i * n + j)], sum, atol) << m << "x" << n << "x" << k << " at " << i << " " << j;
+      }
+    }
+  }
+  /// Values of all 24 bits, `scale` large at most.
+  std::vector<float> row(double scale) const {
+    std::vector<float> x;
+    for (int i = 0; i < m * k; ++i) x.push_back(static_cast<float>(std::sin(i * 1.7 + 0.3) * scale));
+    return x;
+  }
+};
+
+TEST_P(DotTest, NumbersOfFourBits) {
+  for (const auto &[m, n, k] : {std::array{1, 64, 128}, {1, 32, 32}, {1, 64, 256}, {2, 64, 64}, {4, 32, 96}, {3, 64, 32}}) {
+    Fours f(m, n, k);
+    f.check(f.row(1), GetParam());
+    f.check(f.row(1), GetParam(), 1000);
+  }
+}
+
+TEST_P(DotTest, NumbersOfFourBitsTimesWhatIsExactAreExact) {
+  Fours f(1, 64, 128);
+  std::vector<float> x;
+  for (int i = 0; i < f.k; ++i) x.push_back(static_cast<float>(number(i, 3)));
+  // Ten thousand times the others, and still all of them have digits.
+  x[17] = 35000;
+  const std::vector<float> got = f.run(x, GetParam(), 0);
+  for (int j = 0; j < f.n; ++j) {
+    double sum = 0;
+    for (int l = 0; l < f.k; ++l) sum += static_cast<double>(x[static_cast<size_t>(l)]) * f.numbers[static_cast<size_t>(l * f.n + j)];
+    ASSERT_EQ(got[static_cast<size_t>(j)], sum) << j;
+  }
+}
+
+TEST_P(DotTest, NumbersOfFourBitsTimesOneLargeElement) {
+  Fours f(2, 64, 128);
+  // The large one's numbers are those of a zero point, or nothing at all.
+  for (int zero : {8, 0}) {
+    std::vector<float> x = f.row(1);
+    x[40] = 1e4f, x[200] = -1e4f;
+    for (int l : {40, 200 - 128})
+      for (int j = 0; j < f.n; ++j) f.numbers[static_cast<size_t>(l * f.n + j)] = static_cast<uint8_t>(zero);
+    f.check(x, GetParam());
+  }
+}
+
+TEST_P(DotTest, NumbersOfFourBitsTimesEveryExponent) {
+  Fours f(1, 64, 32);
+  for (int exponent = -149; exponent < 122; exponent += 3) f.check(f.row(std::exp2(exponent)), GetParam());
+  // Just below and at powers of two, where the largest digit would be 128.
+  for (float x : {1.99999988f, 2.0f, 1.9921875f, 1.98437488f, 0x1.fcp0f, 0x1.fbfffep0f}) {
+    std::vector<float> row = f.row(0.5);
+    row[5] = x, row[6] = -x;
+    f.check(row, GetParam());
+  }
+}
+
+TEST_P(DotTest, NumbersOfFourBitsTimesZeros) {
+  Fours f(2, 64, 64);
+  std::vector<float> x(128, 0.0f);
+  for (size_t i = 0; i < 128; i += 2) x[i] = -0.0f;
+  for (float got : f.run(x, GetParam(), 0)) ASSERT_EQ(got, 0);
+}
+
+TEST_P(DotTest, NumbersOfFourBitsTimesWhatIsNotFinite) {
+  const float inf = std::numeric_limits<float>::infinity();
+  Fours f(2, 64, 64);
+  for (uint8_t &q : f.numbers) q = std::max<uint8_t>(q, 1);
+  for (float bad : {std::numeric_limits<float>::quiet_NaN(), inf, -inf}) {
+    std::vector<float> x = f.row(1);
+    x[70] = bad;
+    const std::vector<float> got = f.run(x, GetParam(), 0);
+    for (int j = 0; j < f.n; ++j) {
+      // The other row is as ever.
+      ASSERT_TRUE(std::isfinite(got[static_cast<size_t>(j)])) << j;
+      const float sum = got[static_cast<size_t>(f.n + j)];
+      ASSERT_TRUE(std::isnan(bad) ? std::isnan(sum) : sum == bad) << j << " " << sum;
+    }
+  }
+  // Infinity times a number that is zero.
+  std::vector<float> x = f.row(1);
+  x[0] = inf, f.numbers[3] = 0;
+  ASSERT_TRUE(std::isnan(f.run(x, GetParam(), 0)[3]));
+}
+
+TEST(Dot, NumbersOfFourBitsAreMultipliedAsBytes) {
+  for (const LevelInfo &level : allLevels())
+    for (int m : {1, 4}) {
+      if (!level.linked) continue;
+      Kernel kernel(foursText(m, 64, 128), static_cast<CpuLevel>(&level - allLevels().data()), true);
+      ASSERT_TRUE(kernel.ok()) << kernel.error;
+      const bool fours = level.caps.byteProducts == ByteProducts::Fours;
+      EXPECT_NE(kernel.code.asmText.find(fours ? "vpdpbusd" : "vpmaddubsw"), std::string::npos) << level.name;
+    }
 }
 
 } // namespace

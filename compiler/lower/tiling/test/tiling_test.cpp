@@ -116,12 +116,12 @@ TEST(Tiling, AWeightThatIsReadElsewhereStays) {
 }
 
 /// y = x [M, K] * w, of dequantised weights.
-plan::Plan planOfComputed(Maker &m, int64_t k, int64_t n, const std::function<ValueIdx(Body &)> &weight) {
-  const BufferId x = m.input("x", kM * k), y = addTemp(m.p, "y", DType::F32, kM * n);
+plan::Plan planOfComputed(Maker &m, int64_t k, int64_t n, const std::function<ValueIdx(Body &)> &weight, int64_t rows = kM) {
+  const BufferId x = m.input("x", rows * k), y = addTemp(m.p, "y", DType::F32, rows * n);
   ContractionSpec c;
   c.lhs = appendLoad(c.body, x, DType::F32, i(0) * k + r(0)), c.rhs = weight(c.body);
   c.accType = DType::F32, c.stores = {{y, i(0) * n + i(1), 0}};
-  m.node({kM, n}, {k}, std::move(c)), m.output(y);
+  m.node({rows, n}, {k}, std::move(c)), m.output(y);
   return m.plan();
 }
 
@@ -193,6 +193,70 @@ TEST(Tiling, NumbersOfFourBitsLieInBlocks) {
         }
     }
   }
+}
+
+TEST(Tiling, FewRowsHaveFourNeighboursOfFourBitsSideBySide) {
+  constexpr int64_t kRows = 64, kColumns = 128;
+  for (int64_t m : {1, 2, 3}) {
+    Maker maker;
+    const BufferId w = maker.constant<uint8_t>("w", kRows * kColumns / 2, DType::U8);
+    plan::Plan plan = planOfComputed(maker, kRows, kColumns, [&](Body &b) {
+      return fourBits(b, w, DType::U8, i(1) * (kRows / 2) + floorDiv(r(0), 2), mod(r(0), 2) * 4);
+    }, m);
+    const std::vector<uint8_t> before(constantOf(plan, w).data, constantOf(plan, w).data + constantOf(plan, w).bytes);
+    const Tilings tilings = chooseTilings(plan, TileTarget());
+    ASSERT_TRUE(tilings[0].dot);
+    // More rows than these are multiplied as floats.
+    ASSERT_EQ(tilings[0].dot->fours, m <= 2);
+    if (m > 2) continue;
+    const int64_t bn = tilings[0].dot->bn, half = bn / 2;
+    ASSERT_EQ(constantOf(plan, w).bytes, static_cast<int64_t>(before.size()));
+    for (int64_t n = 0; n < kColumns; ++n)
+      for (int64_t k = 0; k < kRows; ++k) {
+        const int64_t byte = n / bn * kRows * half + (k / 4 * half + n % half) * 4 + k % 4, place = n * kRows + k;
+        ASSERT_EQ(constantOf(plan, w).data[byte] >> n % bn / half * 4 & 15, before[static_cast<size_t>(place / 2)] >> place % 2 * 4 & 15) << "k " << k << " n " << n;
+      }
+  }
+}
+
+TEST(Tiling, FourNeighboursAreForNumbersThatAreMultipliedAsTheyAre) {
+  constexpr int64_t kRows = 64, kColumns = 128, kGroup = 32;
+  enum Form { Plain, Scaled, ScaledForEachK, Moved };
+  for (Form form : {Plain, Scaled, ScaledForEachK, Moved}) {
+    Maker maker;
+    const BufferId w = maker.constant<uint8_t>("w", kRows * kColumns / 2, DType::U8), scales = maker.constant("scales", kRows * kColumns);
+    plan::Plan plan = planOfComputed(maker, kRows, kColumns, [&](Body &b) {
+      const ValueIdx q = fourBits(b, w, DType::U8, i(1) * (kRows / 2) + floorDiv(r(0), 2), mod(r(0), 2) * 4);
+      if (form == Plain) return q;
+      if (form == Moved) return append(b, OpKind::Sub, DType::F32, q, appendLoad(b, scales, DType::F32, i(1)));
+      const Expr place = form == Scaled ? floorDiv(r(0), kGroup) : r(0);
+      return append(b, OpKind::Mul, DType::F32, q, appendLoad(b, scales, DType::F32, i(1) * kRows + place));
+    }, 1);
+    const Tilings tilings = chooseTilings(plan, TileTarget());
+    ASSERT_TRUE(tilings[0].dot);
+    EXPECT_EQ(tilings[0].dot->fours, form == Plain || form == Scaled) << form;
+  }
+}
+
+TEST(Tiling, ScalesAndZerosThatLieSideBySideBecomeRows) {
+  constexpr int64_t kGroup = 32, kRows = 128, kGroups = kRows / kGroup;
+  Maker m;
+  const BufferId w = m.constant<uint8_t>("w", kRows * kN, DType::U8), both = m.constant("both", kGroups * kN * 2);
+  plan::Plan plan = planOfComputed(m, kRows, kN, [&](Body &b) {
+    const ValueIdx q = append(b, OpKind::Cast, DType::F32, appendLoad(b, w, DType::U8, i(1) * kRows + r(0)));
+    auto parameter = [&](int64_t which) { return appendLoad(b, both, DType::F32, (floorDiv(r(0), kGroup) * kN + i(1)) * 2 + which); };
+    const ValueIdx scaled = append(b, OpKind::Mul, DType::F32, q, parameter(0));
+    return append(b, OpKind::Add, DType::F32, scaled, parameter(1));
+  });
+  const Tilings tilings = chooseTilings(plan, TileTarget());
+  ASSERT_TRUE(tilings[0].dot);
+  const int64_t bn = tilings[0].dot->bn, blocks = (kN + bn - 1) / bn;
+  const Constant &c = constantOf(plan, both);
+  ASSERT_EQ(c.bytes, blocks * bn * kGroups * 2 * 4);
+  for (int64_t n = 0; n < kN; ++n)
+    for (int64_t g = 0; g < kGroups; ++g)
+      for (int64_t which : {0, 1})
+        ASSERT_EQ(reinterpret_cast<const float *>(c.data)[((n / bn * kGroups + g) * 2 + which) * bn + n % bn], static_cast<float>((g * kN + n) * 2 + which));
 }
 
 TEST(Tiling, AProductOfOtherTypesIsASum) {
