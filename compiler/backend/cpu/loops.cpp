@@ -129,6 +129,8 @@ void Emitter::sink(llvm::function_ref<void()> emit) {
     b.CreateCondBr(all, fast, slow);
     go->eraseFromParent();
     conditions_.clear();
+    // What was known under the conditions is not known here.
+    frames_[0].memo.clear();
     b.SetInsertPoint(slow);
     frames_.push_back({slow, {}});
     emit();
@@ -363,7 +365,7 @@ void Emitter::fewSteps(const Nest &nest, const Index &outer, const Masks &masks,
       vectorSteps(cut, outer, number(at), number(at + cut.width), {}, body);
       self(self, at + cut.width);
     };
-    end && at > masks.start ? ifThen(b.CreateICmpSGT(end, number(at)), steps) : steps();
+    end &&at > masks.start ? ifThen(b.CreateICmpSGT(end, number(at)), steps) : steps();
   };
   stepsFrom(stepsFrom, masks.start);
   width_ = nest.width;

@@ -43,7 +43,7 @@ std::set<Symbol> movingAlong(const loops::Body &body, Symbol along) {
 /// The largest unrolled size, in inner elements and in scalar operators.
 constexpr int64_t kUnrollElements = 64, kUnrollOps = 1024;
 /// Windows that one program computes side by side, at most.
-constexpr int64_t kWindowRow = 64;
+constexpr int64_t kWindowRow = 256;
 /// Warps of a program that reads a long row in steps.
 constexpr int64_t kStreamingWarps = 16;
 /// Rows that one thread reads at one time, where all are long and are read once: more of memory is under way. And that
@@ -183,7 +183,8 @@ private:
       }
     }
     int64_t along = std::min({nextPowerOfTwo(upperBound(facts_, x()[last], budget)), budget, width});
-    if (target_.threadBlocks && across != last && !transposes_ && !kernel_.serial) along = fittingBlock(x()[last], along);
+    if (target_.threadBlocks && across != last && !transposes_ && !kernel_.serial)
+      along = fittingBlock(x()[last], along);
     int64_t rows = 1;
     if (across != last && !kernel_.serial)
       rows = std::min(nextPowerOfTwo(upperBound(facts_, x()[across], budget)), std::max<int64_t>(budget / along, 1));
