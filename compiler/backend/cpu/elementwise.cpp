@@ -393,8 +393,8 @@ Value *Emitter::floatOfLowBits(Value *x) {
   auto *type = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
   constexpr unsigned kEntries = 16;
   Value *all = nullptr;
-  if (!caps_.tables || caps_.f32Lanes != kEntries || !type || type->getNumElements() != kEntries ||
-      !type->getElementType()->isIntegerTy(32) || !match(x, m_And(m_Value(all), m_SpecificInt(kEntries - 1))) ||
+  if (!caps_.tables || caps_.f32Lanes != kEntries || !type || type->getNumElements() != kEntries || !type->getElementType()->isIntegerTy(32) ||
+      !match(x, m_And(m_Value(all), m_SpecificInt(kEntries - 1))) ||
       llvm::computeKnownBits(all, module_.getDataLayout()).countMaxActiveBits() <= 4)
     return nullptr;
   llvm::SmallVector<llvm::Constant *, kEntries> table;

@@ -365,7 +365,7 @@ void Emitter::fewSteps(const Nest &nest, const Index &outer, const Masks &masks,
       vectorSteps(cut, outer, number(at), number(at + cut.width), {}, body);
       self(self, at + cut.width);
     };
-    end &&at > masks.start ? ifThen(b.CreateICmpSGT(end, number(at)), steps) : steps();
+    end && at > masks.start ? ifThen(b.CreateICmpSGT(end, number(at)), steps) : steps();
   };
   stepsFrom(stepsFrom, masks.start);
   width_ = nest.width;
