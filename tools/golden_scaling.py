@@ -131,6 +131,8 @@ def sliding_windows():
         c("strided", deep(stride=2, padding=1, after=F.relu6), "f32 1x24x9x31", state=weights(24, "3x3")), c("long_row", deep(padding=1), "f32 1x16x3x67", state=weights(16, "3x3")), c("seven", deep(padding=3, after=F.silu), "f32 1x16x8x9", state=weights(16, "7x7")),
         c("dilated", deep(padding=4, dilation=2), "f32 1x16x9x10", state=weights(16, "5x5")), c("no_padding", deep(), "f32 1x72x5x20", state=weights(72, "3x5")), c("residual", lambda m, x: x + F.conv2d(x.contiguous(memory_format=torch.channels_last), m.w, m.b, padding=1, groups=32), "f32 2x32x5x17", state=weights(32, "3x3")),
         c("bf16", deep(padding=1), "bf16 1x32x5x12", state=weights(32, "3x3", "bf16")), c("f64", deep(padding=2), "f64 1x16x5x12", state=weights(16, "5x5", "f64")), c("of_infinity", lambda m, x: F.conv2d(x / x.abs().clamp(max=1).floor(), m.w, padding=1, groups=16), "f32 1x16x4x9", state={"w": "f32 16x1x3x3"}),
+        # Between their edges these have turns of a loop, and rows of an image with all of a window inside.
+        c("five_in_a_loop", deep(padding=2, after=F.relu), "f32 1x24x8x33", state=weights(24, "5x5")), c("seven_in_a_loop", deep(padding=3), "f32 1x20x10x41", state=weights(20, "7x7")), c("strided_in_a_loop", deep(stride=2, padding=1), "f32 1x16x6x141", state=weights(16, "3x3")),
         c("dynamic", deep(padding=2), "f32 2x24x4x13", state=weights(24, "5x5"), more=[["f32 1x24x4x13"], ["f32 3x24x4x13"]], dynamic=({0: B},)), c("pooled", lambda x: (F.avg_pool2d(x.contiguous(memory_format=torch.channels_last), 3, 1, 1), F.max_pool2d(x.contiguous(memory_format=torch.channels_last), 3, 2, 1)), "f32 1x32x6x15"),
     ]
 

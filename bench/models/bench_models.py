@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Speed of compiled models beside every peer that is installed, measured alternately in one process.
+"""Speed of compiled models (anchors.py and zoo.py) beside every peer that is installed, measured alternately in one process.
 
     bench/models/bench_models.py [--build build/release] [--only REGEX] [--peers eager,inductor,aoti,onnxruntime,openvino]
                                  [--rounds 7] [--threads 2] [--gemm] [--compile-times] [--json FILE]
@@ -27,8 +27,13 @@ import torch  # noqa: E402
 
 import anchors  # noqa: E402
 import neso_library  # noqa: E402
+import zoo  # noqa: E402
 
 PEERS = ["eager", "inductor", "aoti", "onnxruntime", "openvino"]
+
+
+def as_list(result):
+    return [result] if isinstance(result, torch.Tensor) else list(result)
 
 
 class Bench:
@@ -46,9 +51,9 @@ class Bench:
         if not self.pt2.exists():
             torch.export.save(torch.export.export(self.model, self.inputs, strict=False), self.pt2)
         with torch.no_grad():
-            self.expected = self.model(*self.inputs)
+            self.expected = as_list(self.model(*self.inputs))
 
-    # Each engine gives a function without arguments that runs the model once and returns a tensor, or None if it cannot.
+    # Each engine gives a function without arguments that runs the model once and returns a tensor or a sequence of them.
 
     def neso(self):
         package = self.folder / "model.neso"
@@ -106,7 +111,7 @@ class Bench:
         options.log_severity_level = 3
         session = onnxruntime.InferenceSession(str(self.onnx()), options, providers=["CPUExecutionProvider"])
         feeds = {value.name: tensor.numpy() for value, tensor in zip(session.get_inputs(), self.inputs)}
-        return lambda: torch.from_numpy(session.run(None, feeds)[0])
+        return lambda: [torch.from_numpy(value) for value in session.run(None, feeds)]
 
     def openvino(self):
         import openvino
@@ -119,17 +124,22 @@ class Bench:
 
         def run():
             request.infer(feeds, share_inputs=True)
-            return torch.from_numpy(request.get_output_tensor(0).data)
+            return [torch.from_numpy(value.data) for value in request.output_tensors]
         return run
 
     def check(self, result):
-        got = result.results()[0] if isinstance(result, neso_library.Program) else result
-        if got.shape != self.expected.shape:
-            return f"shape {tuple(got.shape)}, expected {tuple(self.expected.shape)}"
-        scale = float(self.expected.abs().max()) or 1.0
-        error = float((got.double() - self.expected.double()).abs().max()) / scale
-        limit = 2e-2 if self.expected.dtype == torch.bfloat16 else 2e-3
-        return None if error <= limit else f"off by {error:.2g} of the largest value"
+        results = result.results() if isinstance(result, neso_library.Program) else as_list(result)
+        if len(results) != len(self.expected):
+            return f"{len(results)} results, expected {len(self.expected)}"
+        for got, expected in zip(results, self.expected):
+            if got.shape != expected.shape:
+                return f"shape {tuple(got.shape)}, expected {tuple(expected.shape)}"
+            scale = float(expected.abs().max()) or 1.0
+            error = float((got.double() - expected.double()).abs().max()) / scale
+            # Not "error > limit", which NaN is not.
+            if not error <= (2e-2 if expected.dtype == torch.bfloat16 else 2e-3):
+                return f"off by {error:.2g} of the largest value"
+        return None
 
     def measure(self):
         engines, row = {}, {"name": self.name, "engines": {}, "refused": {}}
@@ -219,23 +229,25 @@ def main():
     machine = limits(args.threads)
     print("machine, by torch: " + ", ".join(f"{k} {v:.1f}" for k, v in machine.items()) + f"; {args.threads} threads, torch {torch.__version__}")
     rows = []
-    for name, (factory, inputs) in anchors.ANCHORS.items():
-        if re.search(args.only, name):
-            rows.append(Bench(name, factory, inputs, args).measure())
-            show(rows[-1])
+
+    def measure(programs, peers):
+        args.peers = peers
+        for name, (factory, inputs, *flop) in programs.items():
+            if not re.search(args.only, name):
+                continue
+            rows.append(Bench(name, factory, inputs, args).measure() | ({"flop": flop[0]} if flop else {}))
+            show(rows[-1], *flop)
+            if args.json:
+                # After each row: what was measured stays when a long run is ended.
+                Path(args.json).write_text(json.dumps({"machine": machine, "threads": args.threads, "rows": rows}, indent=1))
+
+    measure(anchors.ANCHORS | zoo.MODELS, args.peers)
     if args.gemm:
-        args.peers = [p for p in args.peers if p == "eager"]
-        for name, (factory, inputs, flop) in anchors.gemms().items():
-            if re.search(args.only, name):
-                rows.append(Bench(name, factory, inputs, args).measure())
-                rows[-1]["flop"] = flop
-                show(rows[-1], flop)
+        measure(anchors.gemms(), [p for p in args.peers if p == "eager"])
     ratios = [min(e["median_ms"] for n, e in r["engines"].items() if n != "neso") / r["engines"]["neso"]["median_ms"]
               for r in rows if "neso" in r["engines"] and len(r["engines"]) > 1]
     if ratios:
         print(f"\ngeometric mean of best peer / neso over {len(ratios)}: {statistics.geometric_mean(ratios):.2f}")
-    if args.json:
-        Path(args.json).write_text(json.dumps({"machine": machine, "threads": args.threads, "rows": rows}, indent=1))
     return 1 if any("WRONG" in why for r in rows for n, why in r["refused"].items() if n == "neso") else 0
 
 

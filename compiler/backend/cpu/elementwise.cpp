@@ -232,6 +232,12 @@ llvm::SmallVector<Lanes, 2> Emitter::elementwise(mlir::Operation *op, llvm::Arra
   }
   mlir::Type resultType = elementOf(op->getResult(0).getType());
 
+  // A mask that is known asks for nothing, and leaves the other as the value that it is.
+  if (code == OpCode::AndI && args[0].elementType()->isIntegerTy(1))
+    for (int k : {0, 1}) {
+      if (isConstantInt(args[k].base, 1)) return {args[1 - k]};
+      if (isConstantInt(args[k].base, 0)) return {args[k]};
+    }
   // Forms that stay symbolic.
   if (std::optional<IntOp> i = intOpOf(code); i && (symbolic || uniform) && resultType.isIntOrIndex()) {
     AtLevel at(*this, level);
@@ -266,13 +272,6 @@ llvm::SmallVector<Lanes, 2> Emitter::elementwise(mlir::Operation *op, llvm::Arra
       r.base = b.CreateSelect(args[0].base, args[1].base, args[2].base);
       return {r};
     }
-    break;
-  case OpCode::AndI:
-    if (args[0].elementType()->isIntegerTy(1))
-      for (int k : {0, 1}) {
-        if (isConstantInt(args[k].base, 1)) return {args[1 - k]};
-        if (isConstantInt(args[k].base, 0)) return {args[k]};
-      }
     break;
   case OpCode::Bitcast:
   case OpCode::ArithBitcast:

@@ -279,10 +279,19 @@ private:
 
   // ---- windows that slide (windows.cpp)
   /// A dimension of a nest whose positions are computed side by side, and what is computed for each, operands first.
+  /// Positions [begin, end) at which the masks' parts along that dimension are the same. From `stored` on nothing is stored.
+  struct Evenly {
+    llvm::SmallVector<mlir::Value, 8> parts;
+    int64_t begin = 0, end = 0, stored = 0;
+  };
   struct Sliding {
     int dim = -1;
     llvm::SmallVector<mlir::Operation *, 64> operations;
+    Evenly evenly;
   };
+  int64_t sumsAtOnce() const;
+  void partsAlong(mlir::Value mask, int axis, llvm::SmallVectorImpl<mlir::Value> &parts);
+  Evenly evenPositions(const Nest &nest, const Sliding &sliding, llvm::ArrayRef<mlir::Operation *> stores);
   struct Ordered {
     llvm::SmallPtrSet<mlir::Operation *, 32> seen;
     llvm::SmallVector<mlir::Operation *, 64> operations;
@@ -290,8 +299,11 @@ private:
   };
   bool inOrder(mlir::Value v, llvm::ArrayRef<int64_t> shape, Ordered &ordered);
   std::optional<Sliding> slidingWindow(const Nest &nest, llvm::ArrayRef<mlir::Operation *> stores);
+  void walkSliding(const Nest &nest, const Sliding &sliding, llvm::ArrayRef<mlir::Operation *> stores);
   void runSliding(const Nest &nest, const Sliding &sliding, llvm::ArrayRef<mlir::Operation *> stores);
-  void slide(const Nest &nest, const Sliding &sliding, llvm::ArrayRef<mlir::Operation *> stores, const Index &index);
+  void computeTogether(const Sliding &sliding, llvm::ArrayRef<mlir::Operation *> stores, const Index &index,
+                       llvm::ArrayRef<Lanes> positions);
+  Index positionIn(const Nest &nest, const Sliding &sliding, const Lanes &position);
 
   // ---- control flow (control.cpp)
   void emitFor(mlir::Operation *op);

@@ -129,6 +129,8 @@ void Emitter::sink(llvm::function_ref<void()> emit) {
     b.CreateCondBr(all, fast, slow);
     go->eraseFromParent();
     conditions_.clear();
+    // What was known under the conditions is not known here.
+    frames_[0].memo.clear();
     b.SetInsertPoint(slow);
     frames_.push_back({slow, {}});
     emit();

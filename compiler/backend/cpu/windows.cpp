@@ -7,7 +7,8 @@
 //
 //     sum0 = x0*w0; sum1 = x1*w0; sum2 = x2*w0;  sum0 += x1*w1; sum1 += x2*w1; sum2 += x3*w1;  …
 //
-// The positions are constants, so a mask that asks for the edge of a row is decided here and costs nothing in the code.
+// Positions near the edges of a row are constants, so a mask that asks for an edge is decided here and costs nothing in the code. Between
+// them all positions have the same masks: those are a loop, whose turns take as many positions as the registers hold sums of.
 #include <algorithm>
 
 #include "backend/cpu/emitter.h"
@@ -19,8 +20,10 @@ namespace neso::cpu {
 namespace {
 /// Less than that many shared operands are no window.
 constexpr int kLeastTaps = 4;
-/// Operations on elements that one nest may consist of, all positions counted.
+/// Operations on elements that one nest may consist of, all positions counted but those of loops.
 constexpr int64_t kMostWritten = 2560;
+/// Positions that are computed side by side: sums that wait for nobody else's while a multiplication with addition takes its time.
+constexpr int64_t kMostSums = 8;
 
 bool isLoad(mlir::Operation *op) { return codeOf(op) == OpCode::Load; }
 } // namespace
@@ -79,12 +82,49 @@ std::optional<Emitter::Sliding> Emitter::slidingWindow(const Nest &nest, llvm::A
       return std::nullopt;
   const int64_t positions = nest.shape[static_cast<size_t>(s.dim)];
   const int64_t written = static_cast<int64_t>(ordered.operations.size()) - ordered.own;
-  if (ordered.shared < kLeastTaps || ordered.own < kLeastTaps || written * positions > kMostWritten) return std::nullopt;
+  if (ordered.shared < kLeastTaps || ordered.own < kLeastTaps) return std::nullopt;
   s.operations = std::move(ordered.operations);
+  const Evenly even = evenPositions(nest, s, stores);
+  const int64_t turns = std::max<int64_t>(even.end - even.begin - sumsAtOnce(), 0);
+  if (written * (positions - turns) > kMostWritten) return std::nullopt;
+  s.evenly = even;
   return s;
 }
 
+namespace {
+/// The scalars that a mask is made of, which hold for all elements or for none.
+void scalarsOf(mlir::Value mask, llvm::SmallVectorImpl<mlir::Value> &scalars) {
+  mlir::Operation *def = mask.getDefiningOp();
+  if (!def) return;
+  const OpCode code = codeOf(def);
+  if (code == OpCode::Splat) {
+    if (!llvm::is_contained(scalars, def->getOperand(0))) scalars.push_back(def->getOperand(0));
+  } else if (code == OpCode::AndI || code == OpCode::Broadcast || code == OpCode::ExpandDims) {
+    for (mlir::Value o : def->getOperands()) scalarsOf(o, scalars);
+  }
+}
+} // namespace
+
 void Emitter::runSliding(const Nest &nest, const Sliding &sliding, llvm::ArrayRef<mlir::Operation *> stores) {
+  // Away from the upper and the lower edge of an image all rows of a window are inside: then loads have no masks, and
+  // those that several taps have in common are one.
+  llvm::SmallVector<mlir::Value, 8> scalars;
+  llvm::SmallVector<std::pair<mlir::Value, Lanes>, 8> assumed;
+  if (speculating_)
+    for (mlir::Operation *op : sliding.operations)
+      if (isLoad(op) && op->getNumOperands() > 1) scalarsOf(op->getOperand(1), scalars);
+  for (mlir::Value v : scalars) {
+    const Lanes known = scalar(v);
+    if (known.level != 0 || llvm::isa<llvm::Constant>(known.base)) continue;
+    if (!llvm::is_contained(conditions_, known.base)) conditions_.push_back(known.base);
+    assumed.push_back({v, known});
+    scalars_[v] = fromValue(b.getTrue(), 0);
+  }
+  walkSliding(nest, sliding, stores);
+  for (const auto &[v, known] : assumed) scalars_[v] = known;
+}
+
+void Emitter::walkSliding(const Nest &nest, const Sliding &sliding, llvm::ArrayRef<mlir::Operation *> stores) {
   const size_t dim = static_cast<size_t>(sliding.dim);
   Masks masks;
   llvm::SmallVector<mlir::Value, 8> along;
@@ -104,33 +144,103 @@ void Emitter::runSliding(const Nest &nest, const Sliding &sliding, llvm::ArrayRe
   masks.values = along, masks.trim = same;
   Nest vectors = nest;
   vectors.shape[dim] = 1;
-  runNest(vectors, masks, [&](const Index &index) { slide(nest, sliding, stores, index); });
+  // Along the vectors inside: of each position all neighbours in memory are read before the next positions'.
+  auto block = [&](llvm::ArrayRef<Lanes> positions) {
+    runNest(vectors, masks, [&](const Index &index) { computeTogether(sliding, stores, index, positions); });
+  };
+  // Constant positions, in blocks of even length.
+  auto apart = [&](int64_t from, int64_t to) {
+    const int64_t blocks = llvm::divideCeil(to - from, sumsAtOnce());
+    for (int64_t k = 0; k < blocks; ++k) {
+      llvm::SmallVector<Lanes, 8> positions;
+      for (int64_t p = from + (to - from) * k / blocks; p < from + (to - from) * (k + 1) / blocks; ++p)
+        positions.push_back(uniformInt(p));
+      block(positions);
+    }
+  };
+  const Evenly &even = sliding.evenly;
+  const int64_t step = sumsAtOnce(), turns = (even.end - even.begin) / step;
+  if (turns < 2) return apart(0, even.stored);
+  const int64_t end = even.begin + turns * step;
+  apart(0, even.begin);
+  llvm::SmallVector<Lanes, 8> inside;
+  for (mlir::Value part : even.parts) inside.push_back(eval(part, positionIn(nest, sliding, uniformInt(even.begin))));
+  forLoop(even.begin, end, step, [&](llvm::Value *first) {
+    llvm::SmallVector<Lanes, 8> positions;
+    for (int64_t p = 0; p < step; ++p) {
+      positions.push_back(intOp(IntOp::Add, fromValue(first, currentLevel()), uniformInt(p)));
+      for (size_t i = 0; i < even.parts.size(); ++i) {
+        Lanes known = inside[i];
+        known.level = static_cast<uint8_t>(currentLevel());
+        frames_.back().memo[keyOf(even.parts[i], positionIn(nest, sliding, positions.back()))] = known;
+      }
+    }
+    block(positions);
+  });
+  apart(end, even.stored);
 }
 
-void Emitter::slide(const Nest &nest, const Sliding &sliding, llvm::ArrayRef<mlir::Operation *> stores,
-                    const Index &index) {
-  const size_t dim = static_cast<size_t>(sliding.dim);
-  llvm::SmallVector<Index, 16> live;
-  for (int64_t p = 0; p < nest.shape[dim]; ++p) {
-    Index at = index;
-    at[dim] = uniformInt(p);
-    const bool stored = llvm::any_of(stores, [&](mlir::Operation *op) {
-      if (op->getNumOperands() < 3) return true;
-      auto *c = llvm::dyn_cast<llvm::ConstantInt>(eval(op->getOperand(2), at).base);
-      return !c || !c->isZero();
-    });
-    if (stored) live.push_back(at);
-  }
-  // Sums, and behind them what they share: a quarter of the registers leaves room for both. Blocks of even length.
-  const size_t most = static_cast<size_t>(std::max<int64_t>(caps_.vectorRegisters / 4, 2));
-  const size_t blocks = llvm::divideCeil(live.size(), most);
-  for (size_t k = 0; k < blocks; ++k) {
-    const size_t begin = live.size() * k / blocks, end = live.size() * (k + 1) / blocks;
-    llvm::ArrayRef<Index> block = llvm::ArrayRef<Index>(live).slice(begin, end - begin);
-    for (mlir::Operation *op : sliding.operations)
-      for (const Index &at : block) eval(op->getResult(0), at);
-    for (const Index &at : block) storeAll(stores, at);
-  }
+void Emitter::computeTogether(const Sliding &sliding, llvm::ArrayRef<mlir::Operation *> stores, const Index &index,
+                              llvm::ArrayRef<Lanes> positions) {
+  llvm::SmallVector<Index, 8> places(positions.size(), index);
+  for (size_t p = 0; p < positions.size(); ++p) places[p][static_cast<size_t>(sliding.dim)] = positions[p];
+  for (mlir::Operation *op : sliding.operations)
+    for (const Index &at : places) eval(op->getResult(0), at);
+  for (const Index &at : places) storeAll(stores, at);
+}
+
+Index Emitter::positionIn(const Nest &nest, const Sliding &sliding, const Lanes &position) {
+  Index at(nest.shape.size(), uniformInt(0));
+  at[static_cast<size_t>(sliding.dim)] = position;
+  return at;
+}
+
+int64_t Emitter::sumsAtOnce() const {
+  // Behind the sums there are what they share and, of a window that slides, what several of them read.
+  return std::clamp<int64_t>(caps_.vectorRegisters * 3 / 8, 2, kMostSums);
+}
+
+/// The parts of a mask that vary along `axis` alone.
+void Emitter::partsAlong(mlir::Value mask, int axis, llvm::SmallVectorImpl<mlir::Value> &parts) {
+  mlir::Operation *def = mask ? mask.getDefiningOp() : nullptr;
+  if (!def) return;
+  if (codeOf(def) == OpCode::AndI)
+    for (mlir::Value o : def->getOperands()) partsAlong(o, axis, parts);
+  else if (mlir::Value part = partAlong(mask, axis);
+           part && shapeOf(part.getType())[static_cast<size_t>(axis)] > 1 && !llvm::is_contained(parts, part))
+    parts.push_back(part);
+}
+
+/// The positions around the middle one at which every part of a mask is what it is there.
+Emitter::Evenly Emitter::evenPositions(const Nest &nest, const Sliding &sliding,
+                                       llvm::ArrayRef<mlir::Operation *> stores) {
+  Evenly even;
+  for (mlir::Operation *op : sliding.operations)
+    if (isLoad(op) && op->getNumOperands() > 1) partsAlong(op->getOperand(1), sliding.dim, even.parts);
+  for (mlir::Operation *op : stores)
+    if (op->getNumOperands() > 2) partsAlong(op->getOperand(2), sliding.dim, even.parts);
+  llvm::SmallVector<mlir::Value, 4> storing;
+  for (mlir::Operation *op : stores)
+    if (mlir::Value mask = op->getNumOperands() > 2 ? op->getOperand(2) : mlir::Value())
+      partsAlong(mask, sliding.dim, storing);
+  const int64_t positions = nest.shape[static_cast<size_t>(sliding.dim)];
+  auto maskAt = [&](mlir::Value part, int64_t p) { return eval(part, positionIn(nest, sliding, uniformInt(p))).base; };
+  auto masksAt = [&](int64_t p) {
+    llvm::SmallVector<llvm::Value *, 8> masks;
+    for (mlir::Value part : even.parts) masks.push_back(maskAt(part, p));
+    return masks;
+  };
+  auto isOff = [&](mlir::Value part, int64_t p) {
+    auto *known = llvm::dyn_cast<llvm::ConstantInt>(maskAt(part, p));
+    return known && known->isZero();
+  };
+  for (even.stored = positions; even.stored > 0; --even.stored)
+    if (llvm::none_of(storing, [&](mlir::Value part) { return isOff(part, even.stored - 1); })) break;
+  const llvm::SmallVector<llvm::Value *, 8> middle = masksAt(positions / 2);
+  even.begin = even.end = positions / 2;
+  while (even.begin > 0 && masksAt(even.begin - 1) == middle) --even.begin;
+  while (even.end < positions && masksAt(even.end) == middle) ++even.end;
+  return even;
 }
 
 } // namespace neso::cpu

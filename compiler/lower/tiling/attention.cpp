@@ -10,6 +10,8 @@ namespace {
 constexpr int64_t kLeastSide = 16;
 /// The longest row of a head.
 constexpr int64_t kLongestHead = 256;
+/// So many rows of queries or more are a block of a CPU's.
+constexpr int64_t kManyQueries = 64;
 } // namespace
 
 AttentionTiling chooseAttentionTiling(const plan::Plan &plan, const plan::Kernel &kernel, const TileTarget &target) {
@@ -25,6 +27,9 @@ AttentionTiling chooseAttentionTiling(const plan::Plan &plan, const plan::Kernel
                                                 std::max(out.head, out.value), itemSize(spec.k.dtype));
     least = kLeastSide;
     out.queries = block.queries, out.keys = block.keys, out.warps = block.warps, out.stages = block.stages;
+  } else if (!isReducedFloat(spec.k.dtype) && upperBound(facts, x[2], kManyQueries) >= kManyQueries) {
+    // More rows share each block of keys and values, which with its scores leaves room for their sums in the first cache.
+    out.queries = kManyQueries, out.keys = kManyQueries / 2;
   }
   out.head = std::max(out.head, least), out.value = std::max(out.value, least);
   out.queries = std::clamp(nextPowerOfTwo(upperBound(facts, x[2], out.queries)), least, out.queries);

@@ -42,8 +42,8 @@ std::set<Symbol> movingAlong(const loops::Body &body, Symbol along) {
 
 /// The largest unrolled size, in inner elements and in scalar operators.
 constexpr int64_t kUnrollElements = 64, kUnrollOps = 1024;
-/// Windows that one program computes side by side, at most.
-constexpr int64_t kWindowRow = 64;
+/// Windows that one program computes side by side, at most, and where that leaves fewer than so many programs.
+constexpr int64_t kWindowRow = 256, kShortWindowRow = 64, kWindowPrograms = 16;
 /// Warps of a program that reads a long row in steps.
 constexpr int64_t kStreamingWarps = 16;
 /// Rows that one thread reads at one time, where all are long and are read once: more of memory is under way. And that
@@ -168,8 +168,9 @@ private:
     if (!target_.threadBlocks && out_.shape == Shape::Unrolled && across != last) {
       width = target_.columnBlock;
       // A whole row of windows: then its edges are known at compile time.
-      if (x()[across].isConst() && x()[across].constValue() <= kWindowRow)
-        budget = std::max(budget, nextPowerOfTwo(x()[across].constValue()) * width);
+      const int64_t row = x()[across].asConst().value_or(kWindowRow + 1);
+      if (row <= kShortWindowRow || (row <= kWindowRow && likelyResults() >= kWindowPrograms * row * width))
+        budget = std::max(budget, nextPowerOfTwo(row) * width);
     }
     if (target_.threadBlocks) {
       const int64_t elements = likelyResults();

@@ -422,6 +422,28 @@ TEST(Tiling, WindowsThatOverlapShareAProgram) {
   EXPECT_EQ(kernelOf(56, 7, 1, 1).xRanges[1], Expr(56));   // one thread keeps its cache
 }
 
+TEST(Tiling, ARowOfWindowsIsOneProgramOfAThread) {
+  // Windows of 9 in rows of `positions`, 32 channels.
+  auto tileOf = [](int64_t rows, int64_t positions) {
+    constexpr int64_t kChannels = 32;
+    Maker m;
+    const BufferId x = m.input("x", rows * (positions + 9) * kChannels), w = m.input("w", 9 * kChannels),
+                   y = addTemp(m.p, "y", DType::F32, rows * positions * kChannels);
+    ReductionSpec sum;
+    const ValueIdx element = appendLoad(sum.body, x, DType::F32, ((positions + 9) * i(0) + i(1) + r(0)) * kChannels + i(2)),
+                   factor = appendLoad(sum.body, w, DType::F32, r(0) * kChannels + i(2));
+    sum.reductions = {{ReduceKind::Sum, DType::F32, append(sum.body, OpKind::Mul, DType::F32, element, factor), {{y, (i(0) * positions + i(1)) * kChannels + i(2), 0}}}};
+    m.node({rows, positions, kChannels}, {9}, sum), m.output(y);
+    plan::Plan plan = m.plan();
+    return chooseTilings(plan, TileTarget())[0].loop.value().tile;
+  };
+  EXPECT_EQ(tileOf(2, 56), (std::vector<int64_t>{64, 32}));
+  EXPECT_EQ(tileOf(112, 112), (std::vector<int64_t>{128, 32}));
+  // Few rows that are long are shared by several programs, and so are rows that are too long.
+  EXPECT_EQ(tileOf(2, 112), (std::vector<int64_t>{32, 32}));
+  EXPECT_EQ(tileOf(112, 300), (std::vector<int64_t>{32, 32}));
+}
+
 /// Updates of memory keep their order where no instruction does them in any.
 TEST(Tiling, UpdatesRunInTurnUnlessTheyAreInstructions) {
   auto serial = [](StoreMode mode, bool threadBlocks) {
