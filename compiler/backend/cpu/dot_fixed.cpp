@@ -35,7 +35,7 @@ constexpr int kDigits = 3;
 constexpr int64_t kInWords = 32;
 /// The largest number that is multiplied so.
 constexpr int64_t kMost = 15;
-/// Rows of A that are worth it: with more, taking numbers apart no longer matters.
+/// Rows of A at most; lower/tiling asks for as many as are worth it at every level.
 constexpr int64_t kMostFixedRows = 4;
 /// Exponents (with f32's bias) of the largest element for which a scale exists.
 constexpr uint32_t kLeastExponent = 23;
