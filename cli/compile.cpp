@@ -126,7 +126,7 @@ void declareCompile(const Verb &parent) {
               "Triton kernels) or off, pack=on (default: small kernels that do not need each other share a launch on a GPU) "
               "or off, join=auto (default: products that share an operand, as those of attention do, are one where that takes less time), never or always, "
               "boxes=auto (default: products whose blocks it was measured to be faster for are made once more in code "
-              "that has sm_90 copy their tiles itself, for launches whose tensors the driver can describe), never or always; "
+              "that has sm_90 copy their tiles itself, for launches whose tensors the driver can describe; loops of attention are fed by warps of their own), never, always, or fed: all so; "
               "weight-order=best (default: weights are put into the order in which products read them) or model (they stay as the model has them, so that a "
               "caller's memory can be read where it lies, NESO_WEIGHTS_BORROW), "
               "int4-packing=avx2, avx512 or default: how a model's weights of four bits are packed for CPUs, which only the machine that packed them knows "

@@ -189,8 +189,8 @@ void declareKernel(const Verb &parent) {
   verb.option("--target", o->target, backendKinds()).showDefault();
   verb.option("--arch", o->archs, targetHelp() + "; several: all go in").delimiter(',').single();
   declareToolkit(verb, *o);
-  verb.option("--boxes", o->boxes, "auto, always or never: code in which the GPU copies tiles of products itself, as for neso compile")
-      .oneOf({"auto", "always", "never"});
+  verb.option("--boxes", o->boxes, "auto, always, fed or never: code in which the GPU copies tiles of products itself, as for neso compile")
+      .oneOf({"auto", "always", "never", "fed"});
   verb.option("--header", o->header, "also write a C header with a function that launches the kernel");
   verb.work([o] { return compile(*o); });
 

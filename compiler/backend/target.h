@@ -55,8 +55,8 @@ struct FunctionUsage {
 };
 
 /// Which functions whose tiles a machine can copy by itself are made once more in code that has it do so: those that were
-/// measured to be faster, all, none.
-enum class BoxForms : uint8_t { Faster, All, None };
+/// measured to be faster, all, none; all, and with warps of their own that begin the copies, which others have where it was measured to be faster.
+enum class BoxForms : uint8_t { Faster, All, None, Fed };
 
 struct CodeRequest {
   int threads = 2;       // of the compiler; the result does not depend on them

@@ -15,7 +15,7 @@ constexpr std::pair<std::string_view, TileTarget::Library> kLibrary[] = {
     {"auto", TileTarget::Library::Auto}, {"always", TileTarget::Library::Always}, {"never", TileTarget::Library::Never}};
 constexpr std::pair<std::string_view, schedule::Siblings> kJoin[] = {
     {"auto", schedule::Siblings::WherePays}, {"always", schedule::Siblings::Together}, {"never", schedule::Siblings::Apart}};
-constexpr std::pair<std::string_view, BoxForms> kBoxForms[] = {{"auto", BoxForms::Faster}, {"always", BoxForms::All}, {"never", BoxForms::None}};
+constexpr std::pair<std::string_view, BoxForms> kBoxForms[] = {{"auto", BoxForms::Faster}, {"always", BoxForms::All}, {"never", BoxForms::None}, {"fed", BoxForms::Fed}};
 
 std::string known() {
   return "assembler=PATH or none, f32-products=" + choice(kF32Products) + ", library=" + choice(kLibrary) +

@@ -76,10 +76,18 @@ void BlockContext::emitLater(size_t count) {
 }
 
 void emitBarrier(BlockContext &block) {
-  if (block.warps == 1)
+  // Number 0 is that of all.
+  if (block.producerWarps)
+    block.b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_count, {},
+                            {block.b.getInt32(1), block.b.getInt32(uint32_t(block.threads()))});
+  else if (block.warps == 1)
     block.b.CreateIntrinsic(llvm::Intrinsic::nvvm_bar_warp_sync, {}, {block.b.getInt32(0xffffffffu)});
   else
-    block.b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_all, {}, {block.b.getInt32(0)});
+    emitBarrierOfAll(block);
+}
+
+void emitBarrierOfAll(BlockContext &block) {
+  block.b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_all, {}, {block.b.getInt32(0)});
 }
 
 Value *flatIndex(BlockContext &block, const LinearLayout &layout, int reg) {

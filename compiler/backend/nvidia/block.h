@@ -41,13 +41,18 @@ struct BlockContext {
   /// the copies of later steps do not queue before its own loads. In order.
   std::deque<std::function<void()>> later = {};
 
+  /// Warps beside those of the block that begin the machine's copies (passes/producer.h): the block's own wait for one another without them.
+  int producerWarps = 0;
+
   int threads() const { return warps * 32; }
   /// Emits the first `count` of `later`.
   void emitLater(size_t count);
 };
 
-/// bar.sync of the whole block.
+/// bar.sync of the block's own warps.
 void emitBarrier(BlockContext &block);
+/// The same with the producer's.
+void emitBarrierOfAll(BlockContext &block);
 /// The flat out index (first out-dim lowest) of register `reg` of the calling thread, i32: constants folded, one xor a
 /// bit that varies.
 llvm::Value *flatIndex(BlockContext &block, const LinearLayout &layout, int reg);

@@ -53,7 +53,8 @@ void Emitter::emitEndBarriers(mlir::Operation *op) {
 
 void Emitter::emitByOneThread(mlir::Operation *op) {
   auto one = llvm::cast<ttg::ByOneThreadOp>(op);
-  Value *condition = b.CreateAnd(b.CreateICmpEQ(block_.thread, b.getInt32(0)), scalar(one.getCondition()));
+  const int first = op->hasAttr(placed::kByProducerAttr) ? block_.threads() : 0;
+  Value *condition = b.CreateAnd(b.CreateICmpEQ(block_.thread, b.getInt32(uint32_t(first))), scalar(one.getCondition()));
   emitWhen(block_, condition, [&] { emitBlock(one.getBody().front()); });
 }
 
@@ -74,13 +75,22 @@ void Emitter::emitBulkCopy(mlir::Operation *op) {
   const int64_t bytes = sharedBytes(to.element), columns = std::min<int64_t>(shape[size_t(fast)], kPanelSpan / bytes),
                 panel = shape[size_t(1 - fast)] * columns * bytes;
   Value *begin = b.CreatePtrToInt(shared_.address(block_, to.buffer, to.byteOffset), b.getInt32Ty());
-  Value *row = scalar(copy.getIndices()[0]), *column = scalar(copy.getIndices()[1]);
+  // From the one with neighbours on: column, row, and those along which a box has one element.
+  llvm::SmallVector<Value *, 5> indices;
+  for (mlir::Value index : llvm::reverse(copy.getIndices())) indices.push_back(scalar(index));
+  std::string text = "cp.async.bulk.tensor." + std::to_string(indices.size()) +
+                     "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [$0], [$1, {$2";
+  for (size_t i = 1; i < indices.size(); ++i) text += ", $" + std::to_string(2 + i);
+  text += "}], [$" + std::to_string(2 + indices.size()) + "];";
   Value *map = b.CreatePtrToInt(scalar(copy.getDesc()), b.getInt64Ty());
   Value *barrier = barrierOf(copy.getBarriers(), copy.getBarrier());
-  for (int64_t i = 0; i < shape[size_t(fast)] / columns; ++i)
-    statement("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [$0], [$1, {$2, $3}], [$4];",
-              {b.CreateAdd(begin, b.getInt32(uint32_t(i * panel))), map,
-               b.CreateAdd(column, b.getInt32(uint32_t(i * columns))), row, barrier});
+  for (int64_t i = 0; i < shape[size_t(fast)] / columns; ++i) {
+    llvm::SmallVector<Value *, 8> operands{b.CreateAdd(begin, b.getInt32(uint32_t(i * panel))), map};
+    operands.append(indices.begin(), indices.end());
+    operands[2] = b.CreateAdd(operands[2], b.getInt32(uint32_t(i * columns)));
+    operands.push_back(barrier);
+    statement(text, operands);
+  }
 }
 
 void Emitter::emitAwait(mlir::Operation *op) {

@@ -13,6 +13,7 @@
 #include "backend/nvidia/passes/allocate.h"
 #include "backend/nvidia/passes/pipeline.h"
 #include "backend/nvidia/passes/place.h"
+#include "backend/nvidia/passes/producer.h"
 #include "backend/nvidia/passes/verify.h"
 #include "backend/nvidia/ptx.h"
 #include "backend/nvidia/shared.h"
@@ -154,7 +155,7 @@ bool usesOwnInstructions(tt::FuncOp placed) {
 
 /// Descriptors are arguments of the chip's own code alone.
 PipelineOptions portableOf(PipelineOptions pipeline) {
-  pipeline.boxes = false;
+  pipeline.boxes = false, pipeline.producer = Producers::None;
   return pipeline;
 }
 
@@ -200,11 +201,19 @@ int blocksPerSm(const Chip &chip, const FunctionUsage &usage) {
   return std::min(blocks, chip.sharedPerSm / (usage.sharedBytes + 1024));
 }
 
+bool hasProducer(const Unit &unit) { return producerOf(unit.placed.get()).has_value(); }
+
+/// Of a launch.
+int threadsOf(const Unit &unit) {
+  const std::optional<Producer> producer = producerOf(unit.placed.get());
+  return 32 * (warpsOf(unit.placed.get()) + (producer ? producer->warps : 0));
+}
+
 CompiledFunction describe(const Unit &unit, const TileFunction &function, const std::string &symbol) {
   CompiledFunction f;
   f.name = function.name, f.symbol = symbol;
   f.sharedBytes = static_cast<int32_t>(unit.shared.bytes);
-  f.threads = warpsOf(unit.placed.get()) * 32;
+  f.threads = threadsOf(unit);
   f.args = argPlaces(llvm::cast<tt::FuncOp>(function.function));
   return f;
 }
@@ -330,7 +339,9 @@ public:
     if (ptxas_) settleEarly();
     if (std::optional<Error> error = failures()) return std::move(*error);
     if (ptxas_ && !functions_.empty()) {
-      if (Status s = assembleAll(); !s) return s.takeError();
+      Status assembled = assembleAll();
+      if (!assembled && dropProducers()) assembled = assembleAll();
+      if (!assembled) return assembled.takeError();
       while (dropSlow()) {
         if (!own_) return compilePortable();
         if (Status s = assembleAll(); !s) return s.takeError();
@@ -356,6 +367,7 @@ private:
     PipelineOptions pipeline;
     pipeline.early = early && options_.early;
     pipeline.boxes = options_.boxesAlone;
+    if (options_.boxesAlone && options_.boxes == BoxForms::Fed) pipeline.producer = Producers::All;
     return pipeline;
   }
   /// Before the threads start: MLIR's data flow analysis sets the whole context to one thread while it runs. What comes
@@ -378,12 +390,14 @@ private:
   /// A function that comes placed has no form but its own.
   bool wantsBoxes(size_t i) const {
     if (options_.boxesAlone || options_.boxes == BoxForms::None || isPlaced(llvm::cast<tt::FuncOp>(functions_[i].function))) return false;
-    return options_.boxes == BoxForms::All || boxesAreFaster(*units_[i].placed);
+    return options_.boxes != BoxForms::Faster || boxesAreFaster(*units_[i].placed);
   }
   /// The function once more, if the machine can copy its tiles.
   void prepareBoxed(size_t i) {
     PipelineOptions options = pipeline(false);
     options.boxes = true;
+    // Warps of their own begin the copies where that was measured to be faster: of attention; products alone lose up to 25 % by it.
+    if (functions_[i].maxRegisters == 0) options.producer = options_.boxes == BoxForms::Fed ? Producers::All : Producers::Rotated;
     Unit unit;
     prepareFor(unit, functions_[i], chip_, options);
     std::optional<std::vector<BoxedTensor>> tensors;
@@ -490,12 +504,25 @@ private:
     return Status::ok();
   }
 
+  /// Code with a producer has fewer registers at its entry than its block has later, of which the assembler may want more. Whether there was any.
+  bool dropProducers() {
+    bool any = false;
+    for (size_t i = 0; i < units_.size(); ++i) {
+      if (!isBoxed(i) || !hasProducer(boxed_[i])) continue;
+      units_[i].noBoxes = "the assembler does not take it";
+      boxed_[i] = Unit();
+      any = true;
+    }
+    return any;
+  }
+
   /// Products by wgmma that wait for one another are slower than those that every chip has: their functions get the other form,
   /// and those whose tiles the machine copies are no use where the assembler spills them. Whether there were any.
   bool dropSlow() {
     bool any = false;
     for (size_t i = 0; i < units_.size(); ++i) {
-      if (isBoxed(i) && (assembled_.serialisedIn(boxedSymbols_[i]) || usageOf(boxedSymbols_[i]).spillBytes > 0)) {
+      if (isBoxed(i) && (assembled_.serialisedIn(boxedSymbols_[i]) || usageOf(boxedSymbols_[i]).spillBytes > 0 ||
+                         (hasProducer(boxed_[i]) && llvm::is_contained(assembled_.changed, boxedSymbols_[i])))) {
         units_[i].noBoxes = "the assembler does not keep it in registers";
         boxed_[i] = Unit();
         any = true;
@@ -527,7 +554,7 @@ private:
   }
   FunctionUsage usageOf(const Unit &unit, const std::string &symbol) const {
     FunctionUsage usage = usageOf(symbol);
-    usage.threads = warpsOf(unit.placed.get()) * 32;
+    usage.threads = threadsOf(unit);
     usage.sharedBytes += static_cast<int>(unit.shared.bytes);
     usage.blocksPerSm = blocksPerSm(chip_, usage);
     return usage;

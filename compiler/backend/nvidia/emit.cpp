@@ -1,6 +1,7 @@
 // Frame of the kernel, and the walk over the operations of a tile function.
 #include "backend/nvidia/emitter.h"
 
+#include "backend/nvidia/passes/producer.h"
 #include "backend/nvidia/wgmma.h"
 #include "base/diagnostics/backend.h"
 #include "mlir/IR/BuiltinAttributes.h"
@@ -83,7 +84,9 @@ llvm::Function *Emitter::declareEntry(tt::FuncOp function, const std::string &sy
   auto *fn = llvm::Function::Create(llvm::FunctionType::get(b.getVoidTy(), types, false),
                                     llvm::GlobalValue::ExternalLinkage, symbol, module_);
   fn->setCallingConv(llvm::CallingConv::PTX_Kernel);
-  fn->addFnAttr("nvvm.reqntid", std::to_string(block_.threads()));
+  fn->addFnAttr("nvvm.reqntid", std::to_string(block_.threads() + 32 * block_.producerWarps));
+  // Registers change hands where the assembler knows how many there are at first.
+  if (block_.producerWarps) fn->addFnAttr("nvvm.minctasm", std::to_string(blocksWithProducer(chip_, block_.warps)));
   fn->addFnAttr(llvm::Attribute::NoUnwind);
   // Descriptors of tensors lie in the memory of the arguments.
   for (unsigned i = unsigned(given); i < types.size(); ++i) {
@@ -107,6 +110,8 @@ Status Emitter::emitKernel(tt::FuncOp function, const std::string &symbol, int m
   auto warps = function->getAttrOfType<mlir::IntegerAttr>(placed::kWarpsAttr);
   NESO_CHECK(warps && function->hasAttr(placed::kSharedBytesAttr), "the function is placed");
   block_.warps = static_cast<int>(warps.getInt());
+  const std::optional<Producer> producer = producerOf(function);
+  block_.producerWarps = producer ? producer->warps : 0;
   fn_ = declareEntry(function, symbol);
   if (error_) return std::move(*error_);
   if (maxRegisters > 0) fn_->addFnAttr("nvvm.maxnreg", std::to_string(maxRegisters));
@@ -137,6 +142,7 @@ Status Emitter::emitKernel(tt::FuncOp function, const std::string &symbol, int m
   // The launch after this one may begin when the last block of this one has ended. Let it begin earlier, with
   // launch_dependents, and its blocks take the room of those that work: on an H100 DenseNet-121 in f32 took 3.3 ms in place of 2.3.
   waitsForLaunches_ = chip_.has(Feature::GridDependency);
+  if (producer) return emitWithProducer(function, *producer);
   emitBody(function.getBody());
   if (error_) return std::move(*error_);
   return Status::ok();
@@ -248,7 +254,12 @@ void Emitter::emitOp(mlir::Operation *op) {
   case OpCode::Barrier:
   case OpCode::GpuBarrier:
     // Memory of other threads of the block is seen behind it, shared and global.
-    emitBarrier(block_);
+    if (!turnOf(op).empty())
+      emitTurn(op);
+    else if (op->hasAttr(placed::kWithProducerAttr))
+      emitBarrierOfAll(block_);
+    else
+      emitBarrier(block_);
     return;
   // Registers of the operand, or elements at an index: where they are used.
   case OpCode::Place:
@@ -269,7 +280,10 @@ void Emitter::emitOp(mlir::Operation *op) {
   case OpCode::MakeDescriptor: return;
   case OpCode::Barriers: return emitBarriers(op);
   case OpCode::EndBarriers: return emitEndBarriers(op);
-  case OpCode::ByOneThread: return emitByOneThread(op);
+  case OpCode::ByOneThread:
+    // Or what a producer does (emitSlice).
+    if (!op->hasAttr(placed::kByProducerAttr)) emitByOneThread(op);
+    return;
   case OpCode::Expect: return emitExpect(op);
   case OpCode::BulkCopy: return emitBulkCopy(op);
   case OpCode::Await: return emitAwait(op);

@@ -10,7 +10,7 @@
 //
 // Files: emit.cpp frame of the kernel and walk over operations; eval.cpp values without a place, shape operations;
 // elementwise.cpp one operation on elements; convert.cpp float formats; math.cpp functions; memory.cpp loads and
-// stores; atomics.cpp; async.cpp rings of tiles; bulk.cpp copies by the machine; control.cpp scf and cf; tensor_ops.cpp reductions, scans, products,
+// stores; atomics.cpp; async.cpp rings of tiles; bulk.cpp copies by the machine; producer.cpp warps that begin them; control.cpp scf and cf; tensor_ops.cpp reductions, scans, products,
 // joins; report.cpp assert and print.
 #pragma once
 #include <memory>
@@ -25,6 +25,7 @@
 #include "backend/nvidia/dot.h"
 #include "backend/nvidia/linear.h"
 #include "backend/nvidia/move.h"
+#include "backend/nvidia/passes/producer.h"
 #include "backend/nvidia/shared.h"
 #include "base/diagnostics.h"
 #include "ir/layout/convert.h"
@@ -58,6 +59,13 @@ private:
   Value *programId(int axis);
   void fail(mlir::Operation *op, const std::string &why);
   bool failed() const { return error_.has_value(); }
+
+  // ---- a producer beside the block (producer.cpp)
+  Status emitWithProducer(tt::FuncOp function, const Producer &producer);
+  void emitTurn(mlir::Operation *op);
+  void emitSlice(mlir::Block &block, const ProducerSlice &slice);
+  void emitSliceOfFor(mlir::Operation *op, const ProducerSlice &slice);
+  void emitSliceOfIf(mlir::Operation *op, const ProducerSlice &slice);
 
   // ---- types
   static mlir::Type elementOf(mlir::Type type);

@@ -92,6 +92,9 @@ void Emitter::emitWaitForProducts(mlir::Operation *op) {
   llvm::SmallVector<Tile, 2> tiles = operandTiles(op);
   Registers values;
   for (const Tile &tile : tiles) values.append(tile.values.begin(), tile.values.end());
+  if (auto held = op->getAttrOfType<mlir::DenseI32ArrayAttr>(placed::kHeldAttr))
+    for (int32_t number : held.asArrayRef())
+      for (Value *value : tiles[static_cast<size_t>(number)].values) hold(block_, value);
   waitProducts(block_, llvm::cast<placed::WaitProductsOp>(op).getPending(), values);
   size_t next = 0;
   for (Tile &tile : tiles)

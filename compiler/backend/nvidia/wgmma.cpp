@@ -225,6 +225,18 @@ Value *warpGroup(BlockContext &block) {
   return block.b.CreateLShr(shuffle(block, block.warp, block.b.getInt32(0)), 2);
 }
 
+void hold(BlockContext &block, Value *value) {
+  // A store that never happens, which the assembler does not know: no group has that number.
+  llvm::IRBuilder<> &b = block.b;
+  Value *word = toStorage(b, value);
+  if (word->getType()->getPrimitiveSizeInBits() != 32) return;
+  word = b.CreateBitCast(word, b.getInt32Ty());
+  llvm::FunctionType *type = llvm::FunctionType::get(b.getVoidTy(), {b.getInt32Ty(), b.getInt32Ty()}, false);
+  b.CreateCall(llvm::InlineAsm::get(type, "{ .reg .pred p; setp.eq.u32 p, $0, 0x3fffffff; @p st.volatile.shared.b32 [$0], $1; }", "r,r,~{memory}",
+                                    /*hasSideEffects=*/true),
+               {block.group, word});
+}
+
 void waitProducts(BlockContext &block, int64_t pending, llvm::MutableArrayRef<Value *> values) {
   // Through the wait: nothing that uses them may move above it.
   runOnSums(block.b, values, {}, "wgmma.wait_group.sync.aligned " + std::to_string(pending) + ";");

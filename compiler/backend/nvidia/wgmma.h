@@ -34,6 +34,8 @@ Tile emitWarpGroupDot(BlockContext &block, const DotPlan &plan, const DotOperand
 /// All products but those of the last `pending` that were begun are complete, and `values` (f32 or i32) are known no
 /// earlier: sums, and what overwrites operands in registers.
 void waitProducts(BlockContext &block, int64_t pending, llvm::MutableArrayRef<llvm::Value *> values);
+/// A value is computed before what follows.
+void hold(BlockContext &block, llvm::Value *value);
 /// Of the calling thread's writes to shared memory, and of those it has waited for.
 void emitFenceAsync(BlockContext &block);
 

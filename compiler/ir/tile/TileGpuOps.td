@@ -124,7 +124,8 @@ def TileGpu_ExpectOp : Op<TileGpu_Dialect, "expect", [TileGpu_Order]> {
   let assemblyFormat = "$barriers `[` $slot `]` attr-dict `:` type($barriers)";
   let hasVerifier = 1;
 }
-// The box at these indices; elements outside of the tensor are zero. The descriptor's axes are the tile's, the one with neighbours last.
+// The box at these indices; elements outside of the tensor are zero. The descriptor's axes are the tile's, the one with neighbours last, and in
+// front of them those along which a box has one element.
 def TileGpu_BulkCopyOp : Op<TileGpu_Dialect, "bulk_copy", [MemoryEffects<[MemRead<TileGpu_GlobalMemory>, MemRead<TileGpu_SharedMemory>, MemWrite<TileGpu_SharedMemory>]>]> {
   let summary = "Begins to copy a box of a tensor into a slot; a barrier counts its bytes";
   let arguments = (ins Tile_TensorDesc:$desc, Variadic<I32>:$indices, TileGpu_Ring:$ring, I32:$slot, TileGpu_Barriers:$barriers, I32:$barrier);

@@ -96,9 +96,12 @@ LogicalResult BulkCopyOp::verify() {
   if (alloc.getFast() >= box.size()) return emitOpError("copies into a ring without neighbours");
   std::rotate(box.begin() + alloc.getFast(), box.begin() + alloc.getFast() + 1, box.end());
   tt::TensorDescType desc = getDesc().getType();
-  if (desc.getBlockType().getShape() != ArrayRef<int64_t>(box) || desc.getBlockType().getElementType() != tile.getElementType())
+  // Of a tensor with more axes than the tile a box has one element along the outer ones.
+  ArrayRef<int64_t> shape = desc.getBlockType().getShape();
+  if (shape.size() < box.size() || llvm::any_of(shape.drop_back(box.size()), [](int64_t size) { return size != 1; }) ||
+      shape.take_back(box.size()) != ArrayRef<int64_t>(box) || desc.getBlockType().getElementType() != tile.getElementType())
     return emitOpError() << "copies boxes of " << desc << " into tiles of " << tile;
-  if (getIndices().size() != box.size()) return emitOpError("has an index an axis");
+  if (getIndices().size() != shape.size()) return emitOpError("has an index an axis");
   return success();
 }
 

@@ -39,6 +39,16 @@ inline constexpr const char *kProductAttr = "placed.product";
 inline constexpr const char *kOpenAttr = "placed.open";
 /// i32 array of an scf.for: the iteration arguments that are sums of open products; where the loop ends it waits for them.
 inline constexpr const char *kOpenValuesAttr = "placed.open_values";
+/// i32 array of a placed.wait_products: operands that are no sums, and that are computed while the products are under way. The assembler moves
+/// what has no effect behind a wait.
+inline constexpr const char *kHeldAttr = "placed.held";
+/// i32 array of a tt.func, three numbers: warps beside those of the block that begin the machine's copies (a producer), registers of a thread
+/// there, and in the block. All by_one_thread have kByProducerAttr then.
+inline constexpr const char *kProducerAttr = "placed.producer";
+/// Unit of a ttg.by_one_thread: a thread of the producer carries it out, which runs what leads to it and nothing else.
+inline constexpr const char *kByProducerAttr = "placed.by_producer";
+/// Unit of a ttg.barrier: the producer comes there too. To all other waits of the block it does not.
+inline constexpr const char *kWithProducerAttr = "placed.with_producer";
 /// i64 of a tt.func: bytes of shared memory of a block.
 inline constexpr const char *kSharedBytesAttr = "placed.shared_bytes";
 /// i64 array: the offsets of an operation's own buffers in shared memory, in the order in which it uses them.

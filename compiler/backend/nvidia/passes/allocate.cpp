@@ -5,6 +5,7 @@
 #include "backend/common/opcodes.h"
 #include "backend/nvidia/dot.h"
 #include "backend/nvidia/move.h"
+#include "backend/nvidia/passes/producer.h"
 #include "backend/nvidia/passes/verify.h"
 #include "base/diagnostics/backend.h"
 #include "ir/layout/axis.h"
@@ -51,6 +52,8 @@ public:
     case OpCode::AtomicStore: atomic(); break;
     case OpCode::Barrier:
     case OpCode::GpuBarrier:
+      if (turnOf(op_).empty()) wait();
+      break;
     case OpCode::AsyncWait: wait(); break;
     case OpCode::LocalAlloc: {
       ttg::LocalAllocOp alloc = cast<ttg::LocalAllocOp>(op_);

@@ -70,10 +70,11 @@ public:
     for (const Box &box : boxes)
       for (const Box::Dim &dim : box.dims)
         if (dim.size) notePositive(*dim.size);
-    for (size_t i = 0; i < boxes.size(); ++i)
-      for (size_t d = 0; d < 2; ++d)
-        if (!bounded_.count({i, int(d)}) && !notNegative(indexOf(boxes[i].dims[d])))
-          return none("an index that may be negative");
+    for (size_t i = 0; i < boxes.size(); ++i) {
+      bool good = !boxes[i].outer || notNegative(indexOf(*boxes[i].outer));
+      for (size_t d = 0; d < 2; ++d) good &= bounded_.count({i, int(d)}) || notNegative(indexOf(boxes[i].dims[d]));
+      if (!good) return none("an index that may be negative");
+    }
     for (Box &box : boxes) box.scalars = scalars_;
     return boxes;
   }
@@ -324,6 +325,7 @@ private:
       else
         left.terms[product] = factor;
     }
+    left = takeOuter(left, box);
     if (!left.isZero()) {
       if (given[1 - slow]) {
         why_ = "an address that its mask does not follow";
@@ -331,12 +333,29 @@ private:
       }
       box.dims[size_t(1 - slow)].first = left;
     }
-    for (Box::Dim &dim : box.dims)
-      if (!splitTurn(dim)) {
+    for (Box::Dim *dim : {&box.dims[0], &box.dims[1], box.outer ? &*box.outer : nullptr})
+      if (dim && !splitTurn(*dim)) {
         why_ = "an index that does not change by the same each turn";
         return false;
       }
     return takeLower(box);
+  }
+  /// What an argument is multiplied with is the index of a further dim, of that pitch; gives what is left.
+  Polynomial takeOuter(const Polynomial &address, Box &box) const {
+    Polynomial left;
+    for (const auto &[product, factor] : address.terms) {
+      Polynomial pitch, index;
+      std::vector<int> fixed, others;
+      for (int i : product) (isInvariant(std::vector<int>{i}) ? fixed : others).push_back(i);
+      pitch.terms[fixed] = 1, index.terms[others] = factor;
+      if (fixed.empty() || others.empty() || (box.outer && !(box.outer->pitch == pitch))) {
+        left.terms[product] = factor;
+        continue;
+      }
+      if (!box.outer) box.outer = Box::Dim{std::nullopt, pitch, {}, {}};
+      box.outer->first = box.outer->first + index;
+    }
+    return left;
   }
   static bool divide(const std::vector<int> &product, int64_t factor, const Polynomial &by, Polynomial &quotient) {
     const auto &[divisor, divisorFactor] = *by.terms.begin();

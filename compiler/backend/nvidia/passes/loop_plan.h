@@ -5,6 +5,7 @@
 
 #include "backend/nvidia/dot.h"
 #include "ir/tile/passes/axis_info.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SetVector.h"
 
 namespace neso::nvidia {
@@ -65,6 +66,8 @@ struct Box {
     Polynomial step;  // what is added to it each turn
   };
   std::vector<Dim> dims;
+  /// One along which a tile has one element (the head of attention).
+  std::optional<Dim> outer;
   std::vector<mlir::Value> scalars; // what the numbers in polynomials stand for
 };
 
@@ -86,7 +89,37 @@ struct LoopPlan {
   bool wholeTiles = false;
   /// One a load: the machine copies them (ttg.bulk_copy). Empty: threads do (ttg.async_copy).
   std::vector<Box> boxes;
+  /// Warps of their own begin the machine's copies (feed.cpp), each product's by themselves.
+  bool fed = false;
+  /// Early and open products in one turn, with what leads from the former to the latter between two waits (feed.cpp).
+  bool rotated = false;
+  /// Left operands of early products that the loop does not change, and their boxes: copied once. The assembler was seen to overwrite registers
+  /// that a product reads in every turn.
+  std::vector<PipelinedLoad> once;
+  std::vector<Box> boxesOnce;
 };
+
+/// What is still needed of a loop's body once its loads have become reads of rings.
+struct LiveBody {
+  explicit LiveBody(const LoopPlan &plan);
+  llvm::DenseSet<mlir::Operation *> ops;
+  llvm::SetVector<unsigned> arguments;
+
+private:
+  void mark(mlir::Value v);
+  void mark(mlir::Operation *op);
+  const LoopPlan &plan_;
+};
+
+/// A box in code: its tensor's descriptor, made at the function's begin, for it is the same in the whole launch; the indices of the first turn,
+/// computed where `b` stands, and what is added to them each turn. Outermost first.
+struct DescribedBox {
+  mlir::Value descriptor;
+  llvm::SmallVector<mlir::Value, 3> indices, steps;
+};
+/// entry: at the function's begin, behind the descriptors before.
+DescribedBox describeBox(mlir::OpBuilder &entry, mlir::OpBuilder &b, const PipelinedLoad &load, const Box &box, mlir::scf::ForOp loop);
+mlir::OpBuilder entryOf(mlir::scf::ForOp loop);
 
 /// Left for what the rest of the kernel wants of shared memory while a ring is live.
 inline constexpr int64_t kReserve = 16 * 1024;
@@ -99,6 +132,11 @@ bool isCopyable(tt::LoadOp load, const AxisInfoAnalysis &axis, int &fast);
 /// The operands of products by wgmma in no loop that copies bring into rings of one slot, and the rewrite.
 std::vector<PipelinedLoad> planOnceLoads(tt::FuncOp function, const Chip &chip, int warps, const AxisInfoAnalysis &axis);
 void copyOnce(const std::vector<PipelinedLoad> &loads);
+/// Plans the loop for a producer: whether all loads are operands of products by wgmma, and how these follow one another.
+/// axis: null where no operand is to be copied once. always: also where that was measured to be slower.
+bool planFeeds(LoopPlan &plan, const Chip &chip, int warps, int most, const AxisInfoAnalysis *axis, bool always);
+/// Rewrites such a loop.
+void rewriteFed(LoopPlan &plan, int warps);
 /// By other instructions than wgmma.
 DotPlan planOf(tt::DotOp dot, const Chip &chip, int warps);
 

@@ -4,6 +4,8 @@
 
 #include "backend/common/opcodes.h"
 #include "backend/nvidia/passes/boxes.h"
+#include "backend/nvidia/passes/masks.h"
+#include "backend/nvidia/passes/producer.h"
 #include "ir/tile/passes/axis_info.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
@@ -143,6 +145,47 @@ void planBoxes(LoopPlan &plan, const Chip &chip, std::string &why) {
   plan.boxes = std::move(*boxes);
 }
 
+/// Boxes of the loop's tiles, and of what is copied once.
+bool planFedBoxes(LoopPlan &plan, const Chip &chip, std::string &why) {
+  planBoxes(plan, chip, why);
+  LoopPlan once = plan;
+  once.loads = plan.once, once.boxes.clear();
+  if (!plan.once.empty()) planBoxes(once, chip, why);
+  plan.boxesOnce = std::move(once.boxes);
+  return !plan.boxes.empty() && plan.boxesOnce.size() == plan.once.size();
+}
+
+/// Has a producer begin the loop's copies, if what leads to them is computed of scalars alone.
+bool planFed(LoopPlan &plan, const Chip &chip, int warps, const PipelineOptions &options, const AxisInfoAnalysis &axis, std::string &why) {
+  if (!plan.loop->getParentOfType<tt::FuncOp>().getBody().hasOneBlock() || !producerFor(chip, warps)) return false;
+  LoopPlan fed;
+  bool good = false;
+  for (const AxisInfoAnalysis *copiesOnce : {&axis, static_cast<const AxisInfoAnalysis *>(nullptr)}) {
+    fed = plan;
+    fed.wholeTiles = fed.fed = true;
+    why.clear();
+    if (!planFeeds(fed, chip, warps, options.most, copiesOnce, options.producer == Producers::All)) return false;
+    if (options.producer == Producers::Rotated && !fed.rotated) return false;
+    good = planFedBoxes(fed, chip, why);
+    if (good || fed.once.empty()) break;
+  }
+  if (!good) return false;
+  why.clear();
+  ProducerSlice slice;
+  good = slice.addOperation(fed.loop);
+  std::vector<Box> boxes = fed.boxes;
+  llvm::append_range(boxes, fed.boxesOnce);
+  for (const Box &box : boxes)
+    for (const Box::Dim *dim : {&box.dims[0], &box.dims[1], box.outer ? &*box.outer : nullptr})
+      for (const Polynomial *p : {dim ? &dim->first : nullptr, dim ? &dim->step : nullptr})
+        if (p)
+          for (const auto &[product, factor] : p->terms)
+            for (int i : product) good = good && slice.add(box.scalars[size_t(i)]);
+  if (!good) why = "indices that are computed of more than scalars";
+  if (good) plan = std::move(fed);
+  return good;
+}
+
 std::optional<LoopPlan> planLoop(scf::ForOp loop, const Chip &chip, int warps, const PipelineOptions &options,
                                  const AxisInfoAnalysis &axis) {
   const int most = options.most;
@@ -175,6 +218,26 @@ std::optional<LoopPlan> planLoop(scf::ForOp loop, const Chip &chip, int warps, c
   if (plan.slots < 2) return std::nullopt;
   planProducts(plan, chip, warps, most, options.early);
   return plan;
+}
+
+/// A sum of products of scalars, in `type`.
+Value compute(OpBuilder &b, Location loc, const Polynomial &p, const std::vector<Value> &scalars, Type type) {
+  Value sum;
+  auto number = [&](int64_t x) { return arith::ConstantOp::create(b, loc, b.getIntegerAttr(type, x)).getResult(); };
+  auto wide = [&](Value v) -> Value {
+    if (v.getType() == type) return v;
+    return v.getType().isIndex() ? arith::IndexCastOp::create(b, loc, type, v).getResult()
+                                 : arith::ExtSIOp::create(b, loc, type, v).getResult();
+  };
+  for (const auto &[product, factor] : p.terms) {
+    Value term = factor != 1 || product.empty() ? number(factor) : Value();
+    for (int i : product) {
+      Value v = wide(scalars[size_t(i)]);
+      term = term ? arith::MulIOp::create(b, loc, term, v).getResult() : v;
+    }
+    sum = sum ? arith::AddIOp::create(b, loc, sum, term).getResult() : term;
+  }
+  return sum ? sum : number(0);
 }
 
 class LoopRewriter {
@@ -299,49 +362,9 @@ private:
   // ---- copies by the machine
 
   bool byMachine() const { return !plan_.boxes.empty(); }
-  /// A sum of products of scalars, in `type`.
-  static Value compute(OpBuilder &b, Location loc, const Polynomial &p, const std::vector<Value> &scalars, Type type) {
-    Value sum;
-    auto number = [&](int64_t x) { return arith::ConstantOp::create(b, loc, b.getIntegerAttr(type, x)).getResult(); };
-    auto wide = [&](Value v) -> Value {
-      if (v.getType() == type) return v;
-      return v.getType().isIndex() ? arith::IndexCastOp::create(b, loc, type, v).getResult()
-                                   : arith::ExtSIOp::create(b, loc, type, v).getResult();
-    };
-    for (const auto &[product, factor] : p.terms) {
-      Value term = factor != 1 || product.empty() ? number(factor) : Value();
-      for (int i : product) {
-        Value v = wide(scalars[size_t(i)]);
-        term = term ? arith::MulIOp::create(b, loc, term, v).getResult() : v;
-      }
-      sum = sum ? arith::AddIOp::create(b, loc, sum, term).getResult() : term;
-    }
-    return sum ? sum : number(0);
-  }
-  /// The dims of a load's tile as its descriptor has them: the one with neighbours last.
-  static std::array<size_t, 2> axesOf(const PipelinedLoad &load) { return {size_t(1 - load.fast), size_t(load.fast)}; }
-
-  /// Descriptors at the function's begin, for they are the same in the whole launch; indices in front of the loop.
   void describeBoxes() {
-    OpBuilder entry = OpBuilder::atBlockBegin(&loop_->getParentOfType<tt::FuncOp>().getBody().front());
-    for (auto [load, box] : llvm::zip(plan_.loads, plan_.boxes)) {
-      RankedTensorType tile = cast<RankedTensorType>(load.load.getType());
-      SmallVector<int64_t, 2> shape;
-      SmallVector<Value, 2> sizes, pitches;
-      for (size_t d : axesOf(load)) {
-        const Box::Dim &dim = box.dims[d];
-        shape.push_back(tile.getDimSize(unsigned(d)));
-        const Polynomial size = dim.size ? *dim.size : Polynomial(INT32_MAX);
-        Value wide = compute(entry, loc_, size, box.scalars, entry.getI64Type());
-        sizes.push_back(arith::TruncIOp::create(entry, loc_, entry.getI32Type(), wide));
-        pitches.push_back(compute(entry, loc_, dim.pitch, box.scalars, entry.getI64Type()));
-        indices_.push_back(compute(b_, loc_, dim.first, box.scalars, b_.getI32Type()));
-        steps_.push_back(compute(b_, loc_, dim.step, box.scalars, b_.getI32Type()));
-      }
-      descriptors_.push_back(tt::MakeTensorDescOp::create(entry, load.load.getLoc(),
-                                                          tt::TensorDescType::get(b_.getContext(), shape, tile.getElementType()),
-                                                          box.base, sizes, pitches, tt::PaddingOption::PAD_ZERO));
-    }
+    OpBuilder entry = entryOf(loop_);
+    for (auto [load, box] : llvm::zip(plan_.loads, plan_.boxes)) boxes_.push_back(describeBox(entry, b_, load, box, loop_));
   }
   void makeBarriers() {
     // What threads have written there before does not come behind the machine's copies.
@@ -361,10 +384,10 @@ private:
     int64_t bytes = 0;
     for (const PipelinedLoad &load : plan_.loads) bytes += tileBytes(load.load);
     ttg::ExpectOp::create(b, loc_, full_, slot, uint32_t(bytes));
-    for (size_t i = 0; i < plan_.loads.size(); ++i)
-      ttg::BulkCopyOp::create(b, plan_.loads[i].load.getLoc(), descriptors_[i],
-                              ValueRange{indices_[2 * i], indices_[2 * i + 1]}, plan_.loads[i].ring, slot, full_, slot);
-    for (auto [index, step] : llvm::zip(indices_, steps_)) index = arith::AddIOp::create(b_, loc_, index, step);
+    for (auto [load, box] : llvm::zip(plan_.loads, boxes_))
+      ttg::BulkCopyOp::create(b, load.load.getLoc(), box.descriptor, box.indices, load.ring, slot, full_, slot);
+    for (DescribedBox &box : boxes_)
+      for (auto [index, step] : llvm::zip(box.indices, box.steps)) index = arith::AddIOp::create(b_, loc_, index, step);
   }
 
   // ---- what is still needed of the body once its loads have become reads of rings
@@ -375,30 +398,9 @@ private:
       if (load.load == op) return &load;
     return nullptr;
   }
-  void markLive(Value v) {
-    Block *body = loop_.getBody();
-    if (BlockArgument argument = dyn_cast<BlockArgument>(v)) {
-      if (argument.getOwner() != body || argument == loop_.getInductionVar()) return;
-      unsigned number = argument.getArgNumber() - 1;
-      if (liveArgs_.insert(number)) markLive(body->getTerminator()->getOperand(number));
-      return;
-    }
-    if (Operation *op = body->findAncestorOpInBlock(*v.getDefiningOp())) markLive(op);
-  }
-  void markLive(Operation *op) {
-    if (!liveOps_.insert(op).second || pipelined(op)) return;
-    op->walk([&](Operation *inside) {
-      for (Value operand : inside->getOperands()) markLive(operand);
-    });
-  }
   void findLive() {
-    for (Operation &op : loop_.getBody()->without_terminator())
-      if (!isMemoryEffectFree(&op) && !pipelined(&op)) markLive(&op);
-    for (OpResult result : loop_.getResults()) {
-      if (result.use_empty()) continue;
-      if (liveArgs_.insert(result.getResultNumber()))
-        markLive(loop_.getBody()->getTerminator()->getOperand(result.getResultNumber()));
-    }
+    LiveBody live(plan_);
+    liveOps_ = std::move(live.ops), liveArgs_ = std::move(live.arguments);
   }
 
   void rewriteLoop() {
@@ -409,7 +411,7 @@ private:
     inits.append(firstStep_.begin(), firstStep_.end());
     inits.append(early_.begin(), early_.end());
     for (Filler &filler : fillers_) inits.append(filler.ahead.begin(), filler.ahead.end());
-    inits.append(indices_.begin(), indices_.end());
+    for (DescribedBox &box : boxes_) inits.append(box.indices.begin(), box.indices.end());
     inits.push_back(constant(plan_.ahead));
     inits.push_back(constant(0));
     // A slot that nobody has read is in the phase before the first.
@@ -436,7 +438,8 @@ private:
     for (Operation *op : plan_.early) turn.map.map(op->getResult(0), *arguments++);
     for (Filler &filler : fillers_)
       for (Value &value : filler.ahead) value = *arguments++;
-    for (Value &value : indices_) value = *arguments++;
+    for (DescribedBox &box : boxes_)
+      for (Value &value : box.indices) value = *arguments++;
     turn.fill = *arguments++, turn.read = *arguments++;
     if (byMachine()) turn.fillParity = *arguments++, turn.readParity = *arguments++, turn.before = *arguments++;
     rewriteBody(turn, rewritten.getInductionVar());
@@ -447,7 +450,7 @@ private:
     results.append(firstStep_.begin(), firstStep_.end());
     results.append(early_.begin(), early_.end());
     for (Filler &filler : fillers_) results.append(filler.ahead.begin(), filler.ahead.end());
-    results.append(indices_.begin(), indices_.end());
+    for (DescribedBox &box : boxes_) results.append(box.indices.begin(), box.indices.end());
     results.push_back(next(turn.fill));
     results.push_back(next(turn.read));
     if (byMachine()) {
@@ -658,14 +661,67 @@ private:
   std::vector<Filler> fillers_;
   SmallVector<Value, 2> firstStep_; // of a product by steps: what the next iteration multiplies first
   SmallVector<Value, 2> early_;     // sums of the products that run ahead
-  // Where the machine copies: of each load its tensor's descriptor; of all loads' dims the indices of the turn that is
-  // copied next, and what is added to them each turn; what says that a slot is full, and that it is empty.
-  SmallVector<Value, 2> descriptors_;
-  SmallVector<Value, 4> indices_, steps_;
+  // Where the machine copies: of each load its box, with the indices of the turn that is copied next; what says that a slot is full, and
+  // that it is empty.
+  SmallVector<DescribedBox, 2> boxes_;
   Value full_, empty_;
 };
 
 } // namespace
+
+LiveBody::LiveBody(const LoopPlan &plan) : plan_(plan) {
+  scf::ForOp loop = plan.loop;
+  const auto isPipelined = [&](Operation *op) { return llvm::any_of(plan.loads, [&](const PipelinedLoad &l) { return l.load == op; }); };
+  for (Operation &op : loop.getBody()->without_terminator())
+    if (!isMemoryEffectFree(&op) && !isPipelined(&op)) mark(&op);
+  for (OpResult result : loop.getResults()) {
+    if (result.use_empty()) continue;
+    if (arguments.insert(result.getResultNumber())) mark(loop.getBody()->getTerminator()->getOperand(result.getResultNumber()));
+  }
+}
+void LiveBody::mark(Value v) {
+  Block *body = scf::ForOp(plan_.loop).getBody();
+  if (BlockArgument argument = dyn_cast<BlockArgument>(v)) {
+    if (argument.getOwner() != body || argument.getArgNumber() == 0) return;
+    const unsigned number = argument.getArgNumber() - 1;
+    if (arguments.insert(number)) mark(body->getTerminator()->getOperand(number));
+    return;
+  }
+  if (Operation *op = body->findAncestorOpInBlock(*v.getDefiningOp())) mark(op);
+}
+void LiveBody::mark(Operation *op) {
+  const bool isPipelined = llvm::any_of(plan_.loads, [&](const PipelinedLoad &l) { return l.load == op; });
+  if (!ops.insert(op).second || isPipelined) return;
+  op->walk([&](Operation *inside) {
+    for (Value operand : inside->getOperands()) mark(operand);
+  });
+}
+
+OpBuilder entryOf(scf::ForOp loop) { return OpBuilder::atBlockBegin(&loop->getParentOfType<tt::FuncOp>().getBody().front()); }
+
+DescribedBox describeBox(OpBuilder &entry, OpBuilder &b, const PipelinedLoad &load, const Box &box, scf::ForOp loop) {
+  tt::LoadOp op = load.load;
+  const Location loc = loop.getLoc();
+  RankedTensorType tile = cast<RankedTensorType>(op.getType());
+  DescribedBox out;
+  SmallVector<int64_t, 3> shape;
+  SmallVector<Value, 3> sizes, pitches;
+  auto add = [&](const Box::Dim &dim, int64_t elements) {
+    shape.push_back(elements);
+    const Polynomial size = dim.size ? *dim.size : Polynomial(INT32_MAX);
+    Value wide = compute(entry, loc, size, box.scalars, entry.getI64Type());
+    sizes.push_back(arith::TruncIOp::create(entry, loc, entry.getI32Type(), wide));
+    pitches.push_back(compute(entry, loc, dim.pitch, box.scalars, entry.getI64Type()));
+    out.indices.push_back(compute(b, loc, dim.first, box.scalars, b.getI32Type()));
+    out.steps.push_back(compute(b, loc, dim.step, box.scalars, b.getI32Type()));
+  };
+  if (box.outer) add(*box.outer, 1);
+  // The one with neighbours last.
+  for (int d : {1 - load.fast, load.fast}) add(box.dims[size_t(d)], tile.getDimSize(unsigned(d)));
+  out.descriptor = tt::MakeTensorDescOp::create(entry, op.getLoc(), tt::TensorDescType::get(b.getContext(), shape, tile.getElementType()),
+                                                box.base, sizes, pitches, tt::PaddingOption::PAD_ZERO);
+  return out;
+}
 
 int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, const PipelineOptions &options, std::string *why) {
   if (!chip.has(Feature::CpAsync)) return 0;
@@ -678,13 +734,36 @@ int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, const Pipeli
       std::optional<LoopPlan> plan = planLoop(loop, chip, warps, options, axis);
       if (!plan) return;
       std::string reason;
-      if (options.boxes) planBoxes(*plan, chip, reason);
+      std::string whyNotFed;
+      const bool fed = options.boxes && options.producer != Producers::None && planFed(*plan, chip, warps, options, axis, whyNotFed);
+      if (options.boxes && !fed) planBoxes(*plan, chip, reason);
+      if (!reason.empty() && !whyNotFed.empty()) reason = std::move(whyNotFed);
       if (why && !reason.empty()) *why = reason;
       plans.push_back(std::move(*plan));
     });
   }
   copyOnce(once);
-  for (LoopPlan &plan : plans) LoopRewriter(plan, warps).run();
+  // Where there is a producer, it begins all copies of the machine.
+  const bool anyFed = llvm::any_of(plans, [](const LoopPlan &plan) { return plan.fed; });
+  if (anyFed) {
+    const Producer producer = *producerFor(chip, warps);
+    function->setAttr(placed::kProducerAttr, DenseI32ArrayAttr::get(function.getContext(), {producer.warps, producer.registers, producer.registersOfBlock}));
+  }
+  for (LoopPlan &plan : plans) {
+    if (plan.fed) continue;
+    if (anyFed) plan.boxes.clear();
+    LoopRewriter(plan, warps).run();
+  }
+  for (LoopPlan &plan : plans) {
+    if (!plan.fed) continue;
+    const bool inShared = llvm::all_of(plan.early, [&](Operation *op) {
+      Value a = cast<tt::DotOp>(op).getA();
+      return plan.loop->isAncestor(a.getParentRegion()->getParentOp()) ||
+             llvm::any_of(plan.once, [&](const PipelinedLoad &load) { return load.load == a.getDefiningOp(); });
+    });
+    if (plan.rotated && inShared) guardMasks(plan.loop);
+    rewriteFed(plan, warps);
+  }
   return int(plans.size()) + (once.empty() ? 0 : 1);
 }
 

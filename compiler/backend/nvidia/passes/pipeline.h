@@ -43,6 +43,9 @@
 //             by_one_thread i+2 < n { await empty[(i+2) % 4]; expect …; bulk_copy … }
 //             wait_products 1; arrive empty[(i-1) % 4] if i > 0 }
 //
+// The copies of such a loop can be begun by warps of their own (producer.h, feed.cpp), which those of loops with several products are where one leads
+// to another one's left operand.
+//
 // Operands of a product by wgmma that stands in no loop come by copies too: into a ring of one slot, with one wait in front of the product
 // and one behind it (once.cpp).
 //
@@ -66,11 +69,15 @@
 
 namespace neso::nvidia {
 
+/// Of loops whose tiles the machine copies: none; those with products between which the loop computes, in two turns at once (feed.cpp); all.
+enum class Producers : uint8_t { None, Rotated, All };
+
 struct PipelineOptions {
   int stages = 3;      // of loops without tt.num_stages; 1: none
   int most = INT_MAX;  // of any loop; 1: no copies at all
   bool early = true;   // products may run a turn ahead of the others
   bool boxes = false;  // the machine copies loads that are boxes
+  Producers producer = Producers::None; // and warps of their own begin its copies
 };
 /// Rewrites the loops of `function` (after runTilePipeline) in place, and what stands in none; gives how many were. why: if given, what keeps the machine
 /// from copying the tiles of a loop whose product would take them, where boxes are asked for.

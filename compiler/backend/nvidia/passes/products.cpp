@@ -3,6 +3,7 @@
 
 #include "backend/common/opcodes.h"
 #include "backend/nvidia/passes/loop_plan.h"
+#include "backend/nvidia/passes/producer.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
@@ -46,7 +47,77 @@ public:
     if (plan_.open.empty()) planSteps(dots_[0]);
   }
 
+  /// For a producer: every load is a tile of one product by wgmma.
+  bool runFed(const AxisInfoAnalysis *axis, bool always) {
+    plan_.early.clear(), plan_.open.clear(), plan_.stepped = {};
+    for (PipelinedLoad &load : plan_.loads) load.lead = 0;
+    size_t tiles = 0;
+    for (tt::DotOp dot : dots_) {
+      bool reads = false;
+      for (Value operand : {dot.getA(), dot.getB()}) {
+        if (!loadOf(operand)) continue;
+        if (!onlyLoadOf(operand)) return false;
+        reads = true, ++tiles;
+      }
+      const std::optional<DotPlan> groups = byWarpGroups(dot);
+      if (reads && !groups) return false;
+      // Two blocks of one group each have 128 registers a thread at first, and the assembler wants the sums of one instruction among them.
+      constexpr int64_t kMostColumns = 128;
+      if (warps_ == 4 && groups && tensorOf(dot.getD()).getDimSize(1) > kMostColumns) return false;
+    }
+    int64_t bytesOnce = 0;
+    for (tt::DotOp dot : dots_) {
+      tt::LoadOp load = dot.getA().getDefiningOp<tt::LoadOp>();
+      int fast = 0;
+      if (!axis || dots_.size() == 1 || !load || load->getBlock() != plan_.loop->getBlock() || !load->hasOneUse() || tensorOf(load).getRank() != 2 || !isCopyable(load, *axis, fast)) continue;
+      plan_.once.push_back({load, fast});
+      bytesOnce += tileBytes(load);
+    }
+    // All that the block's shared memory holds beside what else the kernel wants, up to what is asked for.
+    const int fitting = int((chip_.sharedPerBlock - kReserve - bytesOnce) / bytes_);
+    plan_.slots = std::min({plan_.slots, fitting, most_});
+    if (tiles != plan_.loads.size() || plan_.slots < 2) return false;
+    if (dots_.size() == 1) {
+      planOpen(dots_[0]);
+      // A slot more than where threads of the block begin the copies.
+      plan_.ahead = plan_.slots - 1;
+    } else {
+      plan_.rotated = planRotation(always);
+      if (!plan_.rotated) plan_.once.clear();
+    }
+    return true;
+  }
+
 private:
+  /// Early products, and open ones which what these lead to is multiplied by.
+  bool planRotation(bool always) {
+    // Beside these there are addresses, masks and what the arithmetic holds.
+    constexpr int64_t kOtherRegisters = 32;
+    const std::optional<Producer> producer = producerFor(chip_, warps_);
+    if (!producer) return false;
+    const int64_t kMostRegisters = producer->registersOfBlock - kOtherRegisters;
+    // Four warps that hold fewer stand in four blocks on a multiprocessor, with a producer in two: attention in 64 x 64 of heads of 64 lost
+    // up to 17 % on an H100, of heads of 128 it won 10 to 30 %.
+    const int64_t kFewestRegisters = warps_ == 4 && !always ? 96 : 0;
+    for (tt::DotOp dot : dots_)
+      if (canRunAhead(dot)) plan_.early.insert(dot);
+    for (tt::DotOp dot : dots_)
+      if (!plan_.early.contains(dot))
+        if (std::optional<OpenProduct> open = asOpen(dot)) plan_.open.push_back(std::move(*open));
+    int64_t words = 0;
+    for (tt::DotOp dot : dots_) {
+      const std::optional<DotPlan> groups = byWarpGroups(dot);
+      if (!groups) continue;
+      words += groups->accumulator.inSize(kRegister);
+      if (!loadOf(dot.getA()) && !groups->operandA.ins().empty() && !isOutside(dot.getA()))
+        words += groups->operandA.inSize(kRegister) * tensorOf(dot.getA()).getElementTypeBitWidth() / 32;
+    }
+    if (!plan_.early.empty() && !plan_.open.empty() && plan_.early.size() + plan_.open.size() == dots_.size() && words <= kMostRegisters && words >= kFewestRegisters)
+      return true;
+    plan_.early.clear(), plan_.open.clear();
+    return false;
+  }
+
   // ---- operands
 
   /// The load of a ring's tile that an operand is, transposed or not; null for any other.
@@ -63,13 +134,20 @@ private:
     if (tt::TransOp turned = v.getDefiningOp<tt::TransOp>(); turned && !turned.getSrc().hasOneUse()) return nullptr;
     return loadOf(v);
   }
+  const PipelinedLoad *onceOf(Value v) const {
+    for (const PipelinedLoad &l : plan_.once)
+      if (v.getDefiningOp() == l.load) return &l;
+    return nullptr;
+  }
   bool isOutside(Value v) const { return !plan_.loop->isAncestor(v.getParentRegion()->getParentOp()); }
 
   /// Where the product finds an operand with K as dim `k`, if it is one by wgmma.
   GroupOperand placeOf(Value operand, int k) {
     PipelinedLoad *load = loadOf(operand);
-    if (!load) return GroupOperand::Registers;
+    const PipelinedLoad *once = load ? nullptr : onceOf(operand);
+    if (!load && !once) return GroupOperand::Registers;
     const bool turned = bool(operand.getDefiningOp<tt::TransOp>());
+    if (!load) return (once->fast == k) ? GroupOperand::AlongK : GroupOperand::AcrossK;
     return (turned ? 1 - load->fast : load->fast) == k ? GroupOperand::AlongK : GroupOperand::AcrossK;
   }
   /// The plan by wgmma, which reads whole tiles where they lie.
@@ -264,6 +342,10 @@ private:
 };
 
 } // namespace
+
+bool planFeeds(LoopPlan &plan, const Chip &chip, int warps, int most, const AxisInfoAnalysis *axis, bool always) {
+  return ProductPlanner(plan, chip, warps, most).runFed(axis, always);
+}
 
 void planProducts(LoopPlan &plan, const Chip &chip, int warps, int most, bool early) {
   ProductPlanner(plan, chip, warps, most).run(early);

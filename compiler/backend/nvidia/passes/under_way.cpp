@@ -4,6 +4,7 @@
 
 #include "backend/common/opcodes.h"
 #include "backend/nvidia/dot.h"
+#include "backend/nvidia/passes/producer.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/DenseMap.h"
 
@@ -28,6 +29,7 @@ struct Reader {
   int64_t number; // in the order in which they begin, from 1
   SmallVector<Slot, 2> slots;
   bool complete = true;
+  bool met = false;       // the block has waited since: a producer alone may not know
   int64_t begunSince = 0; // products by wgmma
   /// Phases of barriers in which the warps have said that they have left it.
   SmallVector<std::pair<Key, int64_t>, 1> left = {};
@@ -72,7 +74,7 @@ struct State {
         readers.push_back(theirs);
         continue;
       }
-      own->complete &= theirs.complete;
+      own->complete &= theirs.complete, own->met &= theirs.met;
       own->begunSince = std::min(own->begunSince, theirs.begunSince);
     }
     // A wait counts groups from the last.
@@ -103,7 +105,8 @@ bool counts(Operation *op) {
 
 class Run {
 public:
-  Run(tt::FuncOp function, const Chip &chip, int warps) : function_(function), chip_(chip), warps_(warps) {
+  Run(tt::FuncOp function, const Chip &chip, int warps)
+      : function_(function), chip_(chip), warps_(warps), hasProducer_(producerOf(function).has_value()) {
     int64_t slots = 0;
     function.walk([&](Operation *op) {
       if (auto alloc = dyn_cast<ttg::LocalAllocOp>(op)) slots = std::max(slots, alloc.getRing().getType().getSlots());
@@ -198,9 +201,13 @@ private:
   /// Gives the loops of a block bounds where they have none, before anything is computed of these. A bound that is known leaves it to the
   /// loop how many turns it has, unless these were too many to carry out.
   void assumeBounds(Block &block) {
+    for (scf::IfOp branch : block.getOps<scf::IfOp>())
+      if (inside_.contains(branch)) assumeInside(branch);
     for (scf::ForOp loop : block.getOps<scf::ForOp>()) {
       if (!inside_.contains(loop)) continue;
       auto assume = [&](Value v, int64_t number) {
+        if (isa<scf::IfOp>(block.getParentOp())) countBehind(v, block);
+        if (assumed_.count(v) || (numberOf(v) && isa<scf::IfOp>(block.getParentOp()))) return;
         if ((v.getDefiningOp() && v.getParentBlock() == &block) || !numberOf(v)) assumed_.try_emplace(v, number);
       };
       APInt constant;
@@ -214,6 +221,25 @@ private:
       else if (constant.getSExtValue() - begin > most_ * step)
         assumed_.try_emplace(end, wanted);
     }
+  }
+
+  /// Of loops in a branch the bounds that come from outside: whether it is taken may depend on them.
+  void assumeInside(scf::IfOp branch) {
+    branch->walk([&](scf::ForOp loop) {
+      if (!inside_.contains(loop)) return;
+      auto assume = [&](Value v, int64_t number) {
+        if (!branch->isAncestor(v.getParentRegion()->getParentOp()) && !numberOf(v)) assumed_.try_emplace(v, number);
+      };
+      assume(loop.getLowerBound(), 0), assume(loop.getStep(), 1);
+      assume(loop.getUpperBound(), numberOf(loop.getLowerBound()).value_or(0) + turnsOf(loop) * std::max<int64_t>(numberOf(loop.getStep()).value_or(1), 1));
+    });
+  }
+  /// Counts what leads to a value, as far as it stands in the block.
+  void countBehind(Value v, Block &block) {
+    Operation *op = v.getDefiningOp();
+    if (!op || op->getBlock() != &block || op->getNumRegions()) return;
+    for (Value operand : op->getOperands()) countBehind(operand, block);
+    count(op);
   }
 
   // ---- the walk
@@ -268,6 +294,11 @@ private:
     require(state_.join(other), op, "N13: has barriers that not every way through it uses");
   }
   void carryOut(scf::IfOp branch) {
+    if (const std::optional<int64_t> taken = numberOf(branch.getCondition())) {
+      Region &region = *taken ? branch.getThenRegion() : branch.getElseRegion();
+      if (!region.empty()) carryOut(region.front());
+      return;
+    }
     const State before = state_;
     carryOut(branch.getThenRegion().front());
     const State taken = state_;
@@ -295,7 +326,8 @@ private:
     if (isa<ttg::AsyncCommitOp>(op)) state_.copies.emplace_back();
     if (auto wait = dyn_cast<ttg::AsyncWaitOp>(op))
       while (state_.copies.size() > size_t(wait.getPending()) + 1) state_.copies.pop_front();
-    if (const OpCode code = codeOf(op); code == OpCode::AsyncWait || code == OpCode::Barrier || code == OpCode::GpuBarrier) waitOfBlock();
+    if (const OpCode code = codeOf(op); code == OpCode::AsyncWait || ((code == OpCode::Barrier || code == OpCode::GpuBarrier) && turnOf(op).empty()))
+      waitOfBlock(!hasProducer_ || op->hasAttr(placed::kWithProducerAttr));
     if (isa<ttg::LocalLoadOp, tt::DotOp>(op)) read(op);
     if (auto wait = dyn_cast<placed::WaitProductsOp>(op)) waitProducts(wait);
     if (isa<placed::FenceAsyncOp>(op))
@@ -305,8 +337,10 @@ private:
     if (auto end = dyn_cast<ttg::EndBarriersOp>(op)) endBarriers(end);
   }
 
-  /// All threads have come here, and left what is complete.
-  void waitOfBlock() {
+  /// All threads have come here, and left what is complete; all: a producer's too.
+  void waitOfBlock(bool all) {
+    for (Reader &reader : state_.readers) reader.met |= reader.complete;
+    if (!all) return;
     std::erase_if(state_.readers, [](const Reader &reader) { return reader.complete; });
     for (auto &[ring, fence] : state_.fences)
       if (fence == Fence::Behind) fence = Fence::Seen;
@@ -331,7 +365,7 @@ private:
       return which(reader) && llvm::any_of(reader.slots, [&](const Slot &other) { return slot.meets(other); });
     });
   }
-  static bool any(const Reader &) { return true; }
+  static bool any(const Reader &reader) { return !reader.met; }
   static bool isUnderWay(const Reader &reader) { return !reader.complete; }
 
   /// What an operation reads of rings: a tile that only products take is read by them.
@@ -416,6 +450,7 @@ private:
     for (const Key &key : filled) state_.fills.erase(key);
     state_.fences.erase(all.ring);
     for (Reader &reader : state_.readers) llvm::erase_if(reader.slots, [&](const Slot &slot) { return slot.meets(all); });
+    std::erase_if(state_.readers, [](const Reader &reader) { return reader.met && reader.slots.empty(); });
   }
 
   // ---- products
@@ -442,6 +477,8 @@ private:
     if (auto await = dyn_cast<ttg::AwaitOp>(op)) {
       awaitPhase(await, await.getBarriers(), await.getSlot(), await.getParity());
       Barrier &barrier = state_.barriers[barrierOf(op, await.getBarriers(), await.getSlot())];
+      // A parity tells a phase from the one before it, and from no other.
+      require(!hasProducer_ || barrier.phase <= barrier.known + 1, op, "N13: waits for a phase, and has not for the one before");
       barrier.known = barrier.phase;
     }
     if (auto expect = dyn_cast<ttg::ExpectOp>(op)) {
@@ -501,6 +538,7 @@ private:
   tt::FuncOp function_;
   const Chip &chip_;
   int warps_;
+  bool hasProducer_;
   int64_t turns_ = 0, few_ = 0, most_ = 0; // of loops whose bounds are not known
   std::optional<UnderWayFault> fault_;
   State state_;

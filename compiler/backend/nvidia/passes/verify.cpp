@@ -3,6 +3,7 @@
 #include "backend/common/opcodes.h"
 #include "backend/nvidia/dot.h"
 #include "backend/nvidia/passes/assign.h"
+#include "backend/nvidia/passes/producer.h"
 #include "backend/nvidia/passes/under_way.h"
 #include "base/diagnostics/backend.h"
 #include "ir/layout/axis.h"
@@ -32,6 +33,7 @@ public:
     if (chip.getValue() != llvm::StringRef(chip_.arch))
       return refuse(function_, "N1: is placed for " + chip.getValue().str());
     warps_ = warpsOf(function_);
+    checkProducer();
     function_.walk([&](Operation *op) {
       check(op);
       return error_ ? WalkResult::interrupt() : WalkResult::advance();
@@ -81,6 +83,43 @@ private:
     checkAxis(op);
     checkSlots(op);
     checkBarriers(op);
+    checkTurns(op);
+  }
+
+  void checkProducer() {
+    constexpr int kGroup = 4, kPortion = 8;
+    const bool given = function_->hasAttr(placed::kProducerAttr);
+    function_.walk([&](Operation *op) {
+      require(given || !(op->hasAttr(placed::kByProducerAttr) || op->hasAttr(placed::kWithProducerAttr)), op, "N14: is for a producer, and there is none");
+    });
+    if (!given || error_) return;
+    const std::optional<Producer> producer = producerOf(function_);
+    require(producer && producer->warps > 0 && producer->warps % kGroup == 0 && warps_ % kGroup == 0, function_, "N14: has a producer of other than groups of warps");
+    if (error_) return;
+    const auto fits = [](int registers) { return registers >= 24 && registers <= 256 && registers % kPortion == 0; };
+    require(fits(producer->registers) && fits(producer->registersOfBlock) &&
+                32 * (producer->warps * producer->registers + warps_ * producer->registersOfBlock) * blocksWithProducer(chip_, warps_) <= chip_.registersPerSm,
+            function_, "N14: has a producer for which there are too few registers");
+    require(producerSlice(function_).has_value(), function_, "N14: has a producer whose copies are led to by more than scalars");
+  }
+
+  /// Where a barrier in a loop is one's turn, the others stand in their places.
+  void checkTurns(Operation *op) {
+    if (!isa<ttg::BarrierOp>(op) || !op->hasAttr(placed::kTurnAttr)) return;
+    const StringRef which = turnOf(op);
+    auto next = [](Operation *at, bool forwards) {
+      do at = forwards ? at->getNextNode() : at->getPrevNode();
+      while (at && turnOf(at).empty() && !(isa<scf::ForOp>(at) && at->walk([](ttg::BarrierOp b) { return turnOf(b).empty() ? WalkResult::advance() : WalkResult::interrupt(); }).wasInterrupted()));
+      return at;
+    };
+    Operation *before = next(op, false), *behind = next(op, true);
+    auto is = [](Operation *at, StringRef turn) { return at && turnOf(at) == turn; };
+    bool good = false;
+    if (which == "wait") good = isa<scf::ForOp>(op->getParentOp()) && !before && is(behind, "pass") && is(next(op->getParentOp(), false), "first");
+    if (which == "pass") good = isa<scf::ForOp>(op->getParentOp()) && !behind && is(before, "wait") && is(next(op->getParentOp(), true), "last");
+    if (which == "first") good = behind && isa<scf::ForOp>(behind) && is(next(behind, true), "last");
+    if (which == "last") good = before && isa<scf::ForOp>(before) && is(next(before, false), "first");
+    require(good && warps_ % 4 == 0 && warps_ > 4, op, "N15: is a turn out of turn");
   }
 
   void checkBarriers(Operation *op) {
@@ -99,8 +138,9 @@ private:
       return llvm::any_of(op->getUsers(), [&](Operation *user) { return other.isAncestor(user) && !isa<ttg::EndBarriersOp>(user); });
     };
     bool waited = false, used = false;
+    const bool hasProducer = function_->hasAttr(placed::kProducerAttr);
     for (Operation *at = op->getNextNode(); at; at = at->getNextNode()) {
-      if (isa<ttg::BarrierOp>(at)) waited = true;
+      if (isa<ttg::BarrierOp>(at) && turnOf(at).empty() && (used || !hasProducer || at->hasAttr(placed::kWithProducerAttr))) waited = true;
       if (uses(*at)) {
         require(waited || used, at, "N13: uses barriers behind no wait of the block");
         used = true, waited = false;
@@ -171,6 +211,15 @@ private:
 
   /// Sums that are under way go by operations that take them as such, and the block waits where it must.
   void checkOpen(Operation *op) {
+    if (DenseI32ArrayAttr held = op->getAttrOfType<DenseI32ArrayAttr>(placed::kHeldAttr)) {
+      const auto isValue = [&](int32_t number) {
+        if (!isa<placed::WaitProductsOp>(op) || number < 0 || unsigned(number) >= op->getNumOperands()) return false;
+        Operation *by = op->getOperand(unsigned(number)).getDefiningOp();
+        return by && !by->hasAttr(placed::kOpenAttr);
+      };
+      require(llvm::all_of(held.asArrayRef(), isValue), op, "N11: holds what is no value beside the sums");
+      if (error_) return;
+    }
     scf::ForOp loop = dyn_cast<scf::ForOp>(op);
     auto carried = loop ? loop->getAttrOfType<DenseI32ArrayAttr>(placed::kOpenValuesAttr) : DenseI32ArrayAttr();
     for (int32_t number : carried ? carried.asArrayRef() : ArrayRef<int32_t>()) {

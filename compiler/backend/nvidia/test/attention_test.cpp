@@ -7,8 +7,10 @@
 #include "backend/nvidia/compile.h"
 #include "backend/nvidia/emitter.h"
 #include "backend/nvidia/passes/allocate.h"
+#include "backend/nvidia/passes/masks.h"
 #include "backend/nvidia/passes/pipeline.h"
 #include "backend/nvidia/passes/place.h"
+#include "backend/nvidia/passes/producer.h"
 #include "backend/nvidia/passes/verify.h"
 #include "backend/nvidia/test/order.h"
 #include "backend/nvidia/test/simulator.h"
@@ -206,6 +208,55 @@ protected:
     return function;
   }
 
+  /// Placed, with a producer that begins the copies, and the masks branched over.
+  tt::FuncOp placeFed(const Shape &s) { return placeFed(s, attention(s), 2); }
+  /// guarded: how many masks are branched over; in the first turn and in the others.
+  tt::FuncOp placeFed(const Shape &s, const std::string &text, int guarded) {
+    tt::FuncOp function = parse(text);
+    PipelineOptions options;
+    options.stages = s.stages;
+    options.boxes = true, options.producer = Producers::All;
+    std::string why;
+    EXPECT_EQ(pipelineLoops(function, chip_, s.warps, options, &why), 1);
+    EXPECT_EQ(why, "");
+    Status placed = placeTensors(function, chip_, s.warps);
+    EXPECT_TRUE(bool(placed)) << placed.error().str();
+    shared_ = allocateShared(function, chip_).bytes;
+    EXPECT_TRUE(producerOf(function));
+    int guards = 0;
+    function.walk([&](mlir::scf::IfOp branch) { guards += branch.getNumResults() == 1; });
+    EXPECT_EQ(guards, guarded);
+    return function;
+  }
+  /// The same on a block with a producer, in one order of its warps and copies.
+  std::string simulateFed(tt::FuncOp function, const Shape &s, std::vector<uint16_t> &out, const test::Schedule &schedule,
+                          llvm::function_ref<void(llvm::Function &)> less = [](llvm::Function &) {}) {
+    std::vector<uint16_t> q = input(s, 1), k = input(s, 2), v = input(s, 3);
+    out.assign(rows(s) * size_t(s.d), 0x7e00);
+    llvm::LLVMContext context;
+    llvm::Module module("test", context);
+    Emitter emitter(module, chip_);
+    Status emitted = emitter.emitKernel(function, "entry", 0);
+    EXPECT_TRUE(bool(emitted)) << emitted.error().str();
+    less(*module.getFunction("entry"));
+    auto map = [&](const std::vector<uint16_t> &data, int rows) {
+      return test::TensorMap{reinterpret_cast<const uint8_t *>(data.data()), s.length, s.d, 2 * s.d, rows, std::min(s.d, 64), 2};
+    };
+    const test::TensorMap of[] = {map(q, s.m), map(k, s.n), map(v, s.n)};
+    std::vector<uint64_t> args{uint64_t(q.data()), uint64_t(k.data()), uint64_t(v.data()), uint64_t(out.data()), 0,
+                               uint64_t(s.length), std::bit_cast<uint32_t>(kScale)};
+    function.walk([&](tt::MakeTensorDescOp made) {
+      args.push_back(uint64_t(&of[llvm::cast<mlir::BlockArgument>(made.getBase()).getArgNumber()]));
+    });
+    return test::simulateEntry(*module.getFunction("entry"), 32 * (s.warps + producerOf(function)->warps), shared_, args, schedule).error;
+  }
+  static std::vector<test::Schedule> schedules(const Shape &s) {
+    std::vector<test::Schedule> all;
+    for (int ahead = -1; ahead <= s.warps / 4; ++ahead)
+      for (bool early : {false, true}) all.push_back({ahead, early, true});
+    return all;
+  }
+
   std::vector<uint16_t> interpret(tt::FuncOp function, const Shape &s) {
     std::vector<uint16_t> q = input(s, 1), k = input(s, 2), v = input(s, 3), out(rows(s) * size_t(s.d), 0x7e00);
     auto pointer = [](std::vector<uint16_t> &x) { return InterpArg::pointer(x.data(), int64_t(x.size() * 2)); };
@@ -301,6 +352,195 @@ TEST_F(Attention, NothingOfItsOrderCanBeLeftOut) {
   EXPECT_EQ(count, 10u);
 }
 
+TEST_F(Attention, FedByWarpsOfTheirOwn) {
+  for (const Shape &s : {Shape{64, 32, 32, 4, 3, 160}, Shape{64, 64, 64, 4, 2, 300}, Shape{64, 16, 64, 4, 3, 16}, Shape{128, 32, 64, 8, 3, 128, true},
+                         Shape{128, 64, 32, 8, 2, 100, true}, Shape{64, 32, 128, 4, 2, 96}, Shape{64, 32, 32, 4, 3, 33, true}, Shape{64, 32, 32, 4, 2, 0}})
+    {
+      SCOPED_TRACE(s.str());
+      const std::vector<uint16_t> wanted = interpret(parse(attention(s)), s);
+      tt::FuncOp function = placeFed(s);
+      Status verified = verifyPlaced(function, chip_);
+      ASSERT_TRUE(bool(verified)) << verified.error().str();
+      verified = verifyShared(function, chip_);
+      ASSERT_TRUE(bool(verified)) << verified.error().str();
+      EXPECT_EQ(interpret(function, s), wanted);
+      for (const test::Schedule &schedule : schedules(s)) {
+        SCOPED_TRACE("ahead " + std::to_string(schedule.ahead) + (schedule.early ? ", early" : ""));
+        std::vector<uint16_t> got;
+        ASSERT_EQ(simulateFed(function, s, got, schedule), "");
+        for (size_t i = 0; i < got.size(); ++i)
+          ASSERT_TRUE(got[i] == wanted[i] || std::abs(valueOf(got[i]) - valueOf(wanted[i])) <= kTolerance)
+              << i << ": " << valueOf(got[i]) << " in place of " << valueOf(wanted[i]);
+      }
+    }
+}
+
+// Rows of Q that may have a negative number are no box: threads bring them, products read them out of registers, and no mask is branched over.
+TEST_F(Attention, FedWithWhatIsNoBoxInRegisters) {
+  for (const Shape &s : {Shape{64, 32, 32, 4, 3, 150}, Shape{128, 32, 64, 8, 2, 100, true}}) {
+    SCOPED_TRACE(s.str());
+    const std::string length = std::to_string(s.length);
+    const std::string text = replaced(attention(s), {{"%1 = arith.muli %0,", "%len = arith.constant " + length + " : i32\n  %none = arith.subi %length, %len : i32\n"
+                                                      "  %program = arith.addi %0, %none : i32\n  %1 = arith.muli %program,"}});
+    const std::vector<uint16_t> wanted = interpret(parse(attention(s)), s);
+    tt::FuncOp function = placeFed(s, text, 0);
+    int tensors = 0;
+    function.walk([&](tt::MakeTensorDescOp) { ++tensors; });
+    EXPECT_EQ(tensors, 2);
+    Status verified = verifyPlaced(function, chip_);
+    ASSERT_TRUE(bool(verified)) << verified.error().str();
+    EXPECT_EQ(interpret(function, s), wanted);
+    for (const test::Schedule &schedule : schedules(s)) {
+      std::vector<uint16_t> got;
+      ASSERT_EQ(simulateFed(function, s, got, schedule), "");
+      for (size_t i = 0; i < got.size(); ++i)
+        ASSERT_TRUE(got[i] == wanted[i] || std::abs(valueOf(got[i]) - valueOf(wanted[i])) <= kTolerance)
+            << i << ": " << valueOf(got[i]) << " in place of " << valueOf(wanted[i]);
+    }
+  }
+}
+
+TEST_F(Attention, GuardedMasksChangeNothing) {
+  for (const Shape &s : {Shape{64, 32, 32, 4, 3, 150}, Shape{128, 64, 32, 8, 3, 100, true}, Shape{128, 128, 128, 8, 2, 100, true}}) {
+    SCOPED_TRACE(s.str());
+    const std::vector<uint16_t> wanted = interpret(parse(attention(s)), s);
+    tt::FuncOp function = parse(attention(s));
+    function.walk([](mlir::scf::ForOp loop) { EXPECT_EQ(guardMasks(loop), 1); });
+    EXPECT_EQ(interpret(function, s), wanted);
+    EXPECT_EQ(pipelineLoops(function, chip_, s.warps, s.stages), 1);
+    Status placed = placeTensors(function, chip_, s.warps);
+    ASSERT_TRUE(bool(placed)) << placed.error().str();
+    shared_ = allocateShared(function, chip_).bytes;
+    EXPECT_EQ(interpret(function, s), wanted);
+    std::vector<uint16_t> got;
+    ASSERT_EQ(simulate(function, s, got), "");
+    for (size_t i = 0; i < got.size(); ++i)
+      ASSERT_TRUE(got[i] == wanted[i] || std::abs(valueOf(got[i]) - valueOf(wanted[i])) <= kTolerance)
+          << i << ": " << valueOf(got[i]) << " in place of " << valueOf(wanted[i]);
+  }
+}
+
+TEST_F(Attention, NothingOfAProducersOrderCanBeLeftOut) {
+  const Shape s{128, 16, 32, 8, 2, 96};
+  size_t count = 1;
+  int needless = 0;
+  std::vector<uint16_t> wanted;
+  ASSERT_EQ(simulateFed(placeFed(s), s, wanted, {}), "");
+  for (size_t left = 0; left < count; ++left) {
+    std::string name;
+    bool noticed = false;
+    for (const test::Schedule &schedule : schedules(s)) {
+      std::vector<uint16_t> got;
+      const std::string error = simulateFed(placeFed(s), s, got, schedule, [&](llvm::Function &entry) {
+        std::vector<llvm::CallInst *> order;
+        for (llvm::BasicBlock &block : entry)
+          llvm::append_range(order, test::callsWith(block, {"wait", "barrier", "fence", "commit", "cp.async"}));
+        // The end of a barrier is for what comes behind the kernel's loop. Barriers are shown to the machine with those made before.
+        bool shown = false;
+        for (llvm::CallInst *&call : llvm::reverse(order)) {
+          const std::string text = test::textOf(*call);
+          const bool shows = text.find("fence.mbarrier_init") != std::string::npos;
+          if (text.find("inval") != std::string::npos || (shows && shown)) call = nullptr;
+          shown |= shows;
+        }
+        llvm::erase(order, nullptr);
+        count = order.size();
+        name.clear();
+        llvm::raw_string_ostream(name) << *order[left] << " in " << order[left]->getParent()->getName();
+        test::leaveOut(order[left]);
+      });
+      noticed = !error.empty() || got != wanted;
+      if (noticed) break;
+    }
+    // Where ways of the code meet the block waits once, whatever was before.
+    if (!noticed && name.find("aligned.count") != std::string::npos)
+      ++needless;
+    else
+      EXPECT_TRUE(noticed) << name;
+  }
+  EXPECT_LE(needless, 2);
+  EXPECT_GT(count, 30u);
+}
+
+TEST_F(Attention, TheVerifierKnowsWhatAProducerWaitsFor) {
+  const Shape s{128, 16, 32, 8, 2, 96};
+  auto refused = [&](auto change) {
+    tt::FuncOp function = placeFed(s);
+    EXPECT_TRUE(bool(verifyPlaced(function, chip_)));
+    change(function);
+    Status status = verifyPlaced(function, chip_);
+    return status ? std::string() : status.error().str();
+  };
+  auto inRegion = [](mlir::Operation *op) { return bool(op->getParentOfType<ttg::ByOneThreadOp>()); };
+  auto inLoop = [](mlir::Operation *op) { return bool(op->getParentOfType<mlir::scf::ForOp>()); };
+  // Each by itself.
+  auto everyOne = [&](auto which, const char *rule) {
+    size_t count = 1;
+    for (size_t i = 0; i < count; ++i) {
+      std::string text;
+      const std::string error = refused([&](tt::FuncOp f) {
+        std::vector<mlir::Operation *> found;
+        f.walk([&](mlir::Operation *op) {
+          if (which(op)) found.push_back(op);
+        });
+        count = found.size();
+        if (!found.empty()) llvm::raw_string_ostream(text) << *found[i], found[i]->erase();
+      });
+      EXPECT_NE(error.find(rule), std::string::npos) << text << error;
+    }
+    EXPECT_GT(count, 0u);
+  };
+  everyOne([&](mlir::Operation *op) { return llvm::isa<ttg::AwaitOp>(op) && inRegion(op); }, "N13");
+  everyOne([&](mlir::Operation *op) { return llvm::isa<ttg::AwaitOp>(op) && !inRegion(op); }, "N13");
+  everyOne([&](mlir::Operation *op) { return llvm::isa<ttg::ArriveOp>(op); }, "N13");
+  everyOne([&](mlir::Operation *op) { return llvm::isa<ttg::ExpectOp>(op) && inLoop(op); }, "N13");
+  everyOne([&](mlir::Operation *op) { return llvm::isa<placed::FenceAsyncOp>(op) && op->getParentOp() == op->getParentOfType<tt::FuncOp>(); }, "N13");
+  everyOne([&](mlir::Operation *op) { return llvm::isa<ttg::BarrierOp>(op) && turnOf(op).empty(); }, "N13");
+  everyOne([&](mlir::Operation *op) { return !turnOf(op).empty(); }, "N15");
+  auto withoutMark = [](const char *mark) {
+    return [mark](tt::FuncOp f) {
+      f.walk([&](mlir::Operation *op) {
+        if (op != f) op->removeAttr(mark);
+      });
+    };
+  };
+  EXPECT_NE(refused(withoutMark(placed::kWithProducerAttr)).find("N13"), std::string::npos);
+  EXPECT_NE(refused(withoutMark(placed::kByProducerAttr)).find("N14"), std::string::npos);
+  EXPECT_NE(refused([](tt::FuncOp f) { f->removeAttr(placed::kProducerAttr); }).find("N14"), std::string::npos);
+  auto producer = [](std::array<int32_t, 3> numbers) {
+    return [numbers](tt::FuncOp f) { f->setAttr(placed::kProducerAttr, mlir::DenseI32ArrayAttr::get(f.getContext(), numbers)); };
+  };
+  EXPECT_NE(refused(producer({3, 24, 240})).find("N14"), std::string::npos);
+  EXPECT_NE(refused(producer({4, 24, 248})).find("N14"), std::string::npos);
+  EXPECT_NE(refused(producer({4, 20, 240})).find("N14"), std::string::npos);
+  // Sums that are under way are not held.
+  EXPECT_NE(refused([](tt::FuncOp f) {
+              f.walk([](placed::WaitProductsOp wait) {
+                if (wait->hasAttr(placed::kHeldAttr)) wait->setAttr(placed::kHeldAttr, mlir::DenseI32ArrayAttr::get(wait.getContext(), {0}));
+              });
+            }).find("N11"),
+            std::string::npos);
+  // A condition that memory gives.
+  EXPECT_NE(refused([](tt::FuncOp f) {
+              ttg::ByOneThreadOp one = *f.getBody().front().getOps<ttg::ByOneThreadOp>().begin();
+              mlir::OpBuilder b(one);
+              mlir::Value read = tt::LoadOp::create(b, one.getLoc(), f.getArgument(1));
+              mlir::Value bits = mlir::arith::BitcastOp::create(b, one.getLoc(), b.getI16Type(), read);
+              mlir::Value zero = mlir::arith::ConstantOp::create(b, one.getLoc(), b.getI16IntegerAttr(0));
+              one.getConditionMutable().assign(mlir::arith::CmpIOp::create(b, one.getLoc(), mlir::arith::CmpIPredicate::ne, bits, zero));
+            }).find("N14"),
+            std::string::npos);
+  // Products of the turn before may still read the tile when the warps say that they have left it.
+  EXPECT_NE(refused([](tt::FuncOp f) {
+              f.walk([](placed::WaitProductsOp wait) {
+                if (wait.getPending() == 0) return;
+                wait->replaceAllUsesWith(wait.getValues());
+                wait.erase();
+              });
+            }),
+            "");
+}
+
 // The verifier, which knows nothing of the simulator.
 TEST_F(Attention, TheVerifierMissesNothingEither) {
   const Shape s{64, 32, 32, 4, 3, 160};
@@ -363,6 +603,43 @@ TEST_F(Attention, AssembledWithoutAWaitOfItsOwn) {
     else
       EXPECT_EQ(products.find("a turn ahead"), std::string::npos) << products;
   }
+}
+
+// A form beside the usual one, with four warps more.
+TEST_F(Attention, AssembledWithAProducer) {
+  if (!findAssembler()) GTEST_SKIP() << "no ptxas is found";
+  for (const Shape &s : {Shape{128, 128, 128, 8, 2, 0}, Shape{128, 128, 128, 8, 2, 0, true}, Shape{128, 128, 64, 8, 3, 0, true}, Shape{128, 64, 128, 8, 3, 0},
+                         Shape{64, 64, 128, 4, 3, 0, true}, Shape{64, 128, 64, 4, 2, 0}}) {
+    SCOPED_TRACE(s.str());
+    std::vector<TileFunction> functions{{parse(attention(s, "bf16")), "attention", s.warps, s.stages}};
+    CompileOptions options;
+    options.boxes = BoxForms::Faster;
+    Result<CompiledModule> code = compileForNvidia(functions, chip_, options);
+    ASSERT_TRUE(bool(code)) << code.error().str();
+    EXPECT_EQ(code->serialised, "");
+    const CompiledFunction &own = code->code.front().functions[0];
+    EXPECT_EQ(own.threads, 32 * s.warps);
+    ASSERT_TRUE(own.boxed) << code->usage[0].products;
+    EXPECT_EQ(own.boxed->threads, 32 * (s.warps + 4));
+    EXPECT_EQ(own.boxed->spillBytes, 0);
+    EXPECT_EQ(own.boxed->blocksPerSm, s.warps == 4 ? 2 : 1);
+    EXPECT_EQ(code->usage[0].products.find("adds waits"), std::string::npos);
+    // (q, k, v, out, head_stride, length, scale): heads, rows, and elements side by side.
+    ASSERT_EQ(own.boxed->tensors.size(), 3u);
+    for (const BoxedTensor &t : own.boxed->tensors) {
+      EXPECT_TRUE(t.argument >= 0 && t.argument < 3);
+      EXPECT_EQ(t.box, (std::vector<int>{1, t.argument == 0 ? s.m : s.n, 64}));
+      EXPECT_EQ(t.sizes, (std::vector<Expr>{INT32_MAX, Symbol::of(Symbol::Kind::Argument, 5), INT32_MAX}));
+      EXPECT_EQ(t.pitches, (std::vector<Expr>{Symbol::of(Symbol::Kind::Argument, 4), s.d}));
+    }
+  }
+  // Where others are asked for: none; and of 256 columns in four warps, whose sums are more than the registers at first.
+  const Shape s{128, 128, 128, 8, 2, 0};
+  CompileOptions options;
+  options.boxes = BoxForms::None;
+  Result<CompiledModule> code = compileForNvidia({{parse(attention(s, "bf16")), "attention", s.warps, s.stages}}, chip_, options);
+  ASSERT_TRUE(bool(code)) << code.error().str();
+  EXPECT_FALSE(code->code.front().functions[0].boxed);
 }
 
 // 192 sums a thread: the assembler added waits of its own here as long as sums that begin alike shared registers.

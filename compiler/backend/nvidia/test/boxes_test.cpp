@@ -15,6 +15,7 @@
 #include "backend/nvidia/passes/allocate.h"
 #include "backend/nvidia/passes/pipeline.h"
 #include "backend/nvidia/passes/place.h"
+#include "backend/nvidia/passes/producer.h"
 #include "backend/nvidia/passes/verify.h"
 #include "backend/nvidia/test/order.h"
 #include "backend/nvidia/test/simulator.h"
@@ -91,18 +92,18 @@ protected:
     EXPECT_EQ(copies, reason.empty());
     return reason;
   }
-  tt::FuncOp pipelined(const Kernel &k) {
+  tt::FuncOp pipelined(const Kernel &k, Producers producer = Producers::None) {
     tt::FuncOp function = parse(textOf(k));
     PipelineOptions options;
     options.stages = k.stages;
-    options.boxes = true;
+    options.boxes = true, options.producer = producer;
     std::string reason;
     EXPECT_EQ(pipelineLoops(function, chip_, k.warps, options, &reason), 1);
     EXPECT_EQ(reason, "");
     return function;
   }
-  tt::FuncOp placedOf(const Kernel &k) {
-    tt::FuncOp function = pipelined(k);
+  tt::FuncOp placedOf(const Kernel &k, Producers producer = Producers::None) {
+    tt::FuncOp function = pipelined(k, producer);
     Status placed = placeTensors(function, chip_, k.warps);
     EXPECT_TRUE(bool(placed)) << placed.error().str();
     shared_ = allocateShared(function, chip_).bytes;
@@ -153,7 +154,8 @@ protected:
     std::vector<uint64_t> args{uint64_t(a_.data()), uint64_t(b_.data()), uint64_t(got_.data()), uint64_t(s.m), uint64_t(s.n), uint64_t(s.k)};
     args.insert(args.end(), maps.begin(), maps.end());
     got_.assign(wanted_.size(), -12345);
-    return test::simulateEntry(entry, k.warps * 32, shared_, args, schedule).error;
+    const std::optional<Producer> producer = producerOf(function);
+    return test::simulateEntry(entry, (k.warps + (producer ? producer->warps : 0)) * 32, shared_, args, schedule).error;
   }
   std::vector<Schedule> schedules(int warps) {
     std::vector<Schedule> all{{-1, false, true}, {-1, true, true}, {0, false, true}, {0, true, true}};
@@ -210,6 +212,60 @@ TEST_F(Boxes, SameSumsOnABlockInEveryOrder) {
       ASSERT_EQ(wanted_, got_);
     }
   }
+}
+
+TEST_F(Boxes, FedByWarpsOfTheirOwn) {
+  for (const Kernel &k : {kSmall, kSmallDescribed, kTwoGroups, kTwoGroupsDescribed, kTwoSlots, kBytes}) {
+    const Size s{k.bm - 16, k.bn - 16, 5 * k.bk + 16};
+    fill(k, s);
+    tt::FuncOp function = placedOf(k, Producers::All);
+    ASSERT_TRUE(producerOf(function));
+    Status verified = verifyPlaced(function, chip_);
+    ASSERT_TRUE(bool(verified)) << verified.error().str();
+    verified = verifyShared(function, chip_);
+    ASSERT_TRUE(bool(verified)) << verified.error().str();
+    ASSERT_EQ(interpret(function, k, s), "");
+    EXPECT_EQ(wanted_, got_);
+    std::vector<Schedule> orders = schedules(k.warps);
+    orders.push_back({k.warps / 4, false, true}), orders.push_back({k.warps / 4, true, true});
+    for (const Schedule &schedule : orders) {
+      SCOPED_TRACE(std::to_string(k.bm) + "x" + std::to_string(k.bn) + ", ahead " + std::to_string(schedule.ahead) + (schedule.early ? ", early" : ""));
+      ASSERT_EQ(simulate(function, k, s, schedule), "");
+      ASSERT_EQ(wanted_, got_);
+    }
+  }
+  // Where a loop's products do not follow one another none is made of them, unless it is asked for.
+  EXPECT_FALSE(producerOf(placedOf(kTwoGroups, Producers::Rotated)));
+}
+
+TEST_F(Boxes, NothingOfAProducersOrderCanBeLeftOut) {
+  const Kernel k = kTwoGroups;
+  const Size s{k.bm, k.bn, 6 * k.bk};
+  fill(k, s);
+  tt::FuncOp function = placedOf(k, Producers::All);
+  std::vector<Schedule> orders = schedules(k.warps);
+  orders.push_back({2, false, true}), orders.push_back({2, true, true});
+  size_t count = 1;
+  for (size_t left = 0; left < count; ++left) {
+    std::string name;
+    bool noticed = false;
+    for (const Schedule &schedule : orders) {
+      const std::string error = simulate(function, k, s, schedule, [&](llvm::Function &entry) {
+        std::vector<llvm::CallInst *> order;
+        for (llvm::BasicBlock &block : entry)
+          llvm::append_range(order, test::callsWith(block, {"wait", "barrier", "fence", "commit", "cp.async"}));
+        llvm::erase_if(order, [](const llvm::CallInst *call) { return test::textOf(*call).find("inval") != std::string::npos; });
+        count = order.size();
+        name.clear();
+        llvm::raw_string_ostream(name) << *order[left];
+        test::leaveOut(order[left]);
+      });
+      noticed = !error.empty() || wanted_ != got_;
+      if (noticed) break;
+    }
+    EXPECT_TRUE(noticed) << name;
+  }
+  EXPECT_GT(count, 15u);
 }
 
 /// What orders: barriers, waits, fences, ends of groups, and the copies themselves.

@@ -34,7 +34,7 @@ public:
   Simulator(llvm::Function &kernel, int threads, int64_t sharedBytes, const Schedule &schedule = {})
       : kernel_(kernel), threads_(threads), schedule_(schedule), clocks_((threads + 31) / 32),
         barriers_(clocks_, (threads + 31) / 32, [this](const std::string &why) { fail(why); }), bytes_(size_t(sharedBytes)),
-        copies_(size_t(threads)), stuck_(size_t(threads), -1), waited_(size_t(threads), false) {
+        copies_(size_t(threads)), stuck_(size_t(threads), -1), passed_(size_t(threads), false), waited_(size_t(threads), false) {
     splitAtBarriers();
     for (Byte &byte : bytes_) byte.dirty = schedule.dirty;
     for (llvm::Argument &argument : kernel.args()) slots_.insert({&argument, slots_.size()});
@@ -59,7 +59,11 @@ public:
     // Threads that are behind go first, so that those of one branch wait where it meets the other.
     for (int64_t steps = 0; outcome_.error.empty(); ++steps) {
       if (steps > 100000) fail("too many steps");
-      if (std::all_of(at.begin(), at.end(), [](llvm::BasicBlock *block) { return !block; })) break;
+      if (std::all_of(at.begin(), at.end(), [](llvm::BasicBlock *block) { return !block; })) {
+        for (const auto &[number, arrived] : arrived_)
+          if (arrived.threads) fail("threads have arrived at a barrier at which nobody waits");
+        break;
+      }
       if (llvm::BasicBlock *next = choose(at, position))
         runBlock(next, at, from);
       else if (const int copy = barriers_.underWay(); copy >= 0)
@@ -101,6 +105,11 @@ private:
     std::deque<int> products; // of those in `committed`, and of `reads`
     int64_t begun = 0; // groups of products that were committed
   };
+  /// At a barrier by number, without waiting there.
+  struct Arrived {
+    int threads = 0;
+    Clock clock;
+  };
   struct Copy {
     uint64_t to;
     std::vector<uint8_t> data;
@@ -119,11 +128,48 @@ private:
   static bool isBarrier(const llvm::Instruction &op) {
     const llvm::IntrinsicInst *call = llvm::dyn_cast<llvm::IntrinsicInst>(&op);
     return call && (call->getIntrinsicID() == llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_all ||
+                    call->getIntrinsicID() == llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_count ||
                     call->getIntrinsicID() == llvm::Intrinsic::nvvm_bar_warp_sync);
+  }
+  /// The number of the barrier that a block begins with, and the threads that meet there.
+  std::pair<int64_t, int> meetingOf(int t, const llvm::BasicBlock *block) {
+    const llvm::IntrinsicInst *call = llvm::cast<llvm::IntrinsicInst>(&*block->getFirstNonPHIIt());
+    auto number = [&](unsigned i) { return int64_t(get(t, call->getArgOperand(i))[0]); };
+    if (call->getIntrinsicID() == llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_count) return {number(0), int(number(1))};
+    return {call->getIntrinsicID() == llvm::Intrinsic::nvvm_bar_warp_sync ? -1 : number(0), threads_};
+  }
+  /// Threads that have all come to a barrier may go on, though it stands in several places.
+  void meet(const std::vector<llvm::BasicBlock *> &at) {
+    std::map<int64_t, std::vector<int>> waiting;
+    for (int t = 0; t < threads_; ++t)
+      if (at[size_t(t)] && beginsWithBarrier(at[size_t(t)]) && !passed_[size_t(t)]) waiting[meetingOf(t, at[size_t(t)]).first].push_back(t);
+    for (const auto &[number, threads] : waiting) {
+      const int wanted = meetingOf(threads[0], at[size_t(threads[0])]).second;
+      Arrived &arrived = arrived_[number];
+      if (int(threads.size()) + arrived.threads > wanted) fail("more threads come to a barrier than it counts");
+      if (int(threads.size()) + arrived.threads != wanted) continue;
+      std::vector<int> warps;
+      for (int t : threads) {
+        passed_[size_t(t)] = true;
+        if (warps.empty() || warps.back() != t / 32) warps.push_back(t / 32);
+      }
+      ++outcome_.barriers;
+      if (arrived.threads) {
+        // Those who wait know what the others have done, and no more.
+        for (int warp : warps) clocks_.learn(warp, arrived.clock);
+        arrived = {};
+        continue;
+      }
+      ++epoch_;
+      if (wanted == threads_) epochOfAll_ = epoch_;
+      clocks_.meet(warps);
+      barriers_.meet(warps);
+    }
   }
   static bool beginsWithBarrier(const llvm::BasicBlock *block) { return isBarrier(*block->getFirstNonPHIIt()); }
   /// The block that runs next and, in active_, its threads; null: all wait.
   llvm::BasicBlock *choose(const std::vector<llvm::BasicBlock *> &at, std::map<const llvm::BasicBlock *, int> &position) {
+    meet(at);
     auto isStuck = [&](int t) { return at[size_t(t)] && stuck_[size_t(t)] == barriers_.ended(); };
     // The others of its group go no further than a thread that waits: what they do next they do together.
     std::map<int, int> furthest;
@@ -135,14 +181,13 @@ private:
     auto canRun = [&](int t) {
       if (!at[size_t(t)] || isStuck(t)) return false;
       if (auto found = furthest.find(t / 128); found != furthest.end() && position[at[size_t(t)]] > found->second) return false;
-      if (!beginsWithBarrier(at[size_t(t)])) return true;
-      return std::all_of(at.begin(), at.end(), [&](llvm::BasicBlock *block) { return block == at[size_t(t)]; });
+      return !beginsWithBarrier(at[size_t(t)]) || passed_[size_t(t)];
     };
     std::vector<int> able;
     for (int t = 0; t < threads_; ++t)
       if (canRun(t)) able.push_back(t);
     auto isAhead = [&](int t) { return t / 128 == schedule_.ahead; };
-    if (std::any_of(able.begin(), able.end(), isAhead) && !beginsWithBarrier(at[size_t(able[0])]))
+    if (std::any_of(able.begin(), able.end(), isAhead))
       std::erase_if(able, [&](int t) { return !isAhead(t); });
     llvm::BasicBlock *next = nullptr;
     for (int t : able)
@@ -188,7 +233,8 @@ private:
     if (byte.coming) fail(which + " is copied to twice");
     if (byte.open > 0) fail(which + " is copied to while wgmma may still read it");
     // What products have read is told by their groups' clocks.
-    if (byte.written == epoch_ || (byte.read == epoch_ && byte.reader != kProducts)) fail("race: " + which + " is in use when its copy begins");
+    // A producer has met the others where all have.
+    if (byte.written >= epochOfAll_ || (byte.read >= epochOfAll_ && byte.reader != kProducts)) fail("race: " + which + " is in use when its copy begins");
     if (byte.dirty || (byte.defined && !byte.fenced)) fail(which + " is written by a thread and copied to behind no fence");
     for (int product : byte.products) {
       if (product < 0) continue;
@@ -199,7 +245,7 @@ private:
     }
     byte.coming = true;
   }
-  /// "cp.async.bulk.tensor.2d… [to], [map, {column, row}], [barrier];"
+  /// "cp.async.bulk.tensor.2d… [to], [map, {column, row}], [barrier];", or 3d with the plane behind the row.
   void copyBox(llvm::CallInst &call) {
     for (int t : active_) {
       auto word = [&](unsigned i) { return get(t, call.getArgOperand(i))[0]; };
@@ -207,7 +253,8 @@ private:
       const int64_t span = map.boxColumns * map.elementBytes;
       if (word(0) % 128 || word(0) % uint64_t(8 * span)) fail("a box is copied to where its rows do not begin a pattern");
       if (!waited_[size_t(t)]) return fail(kUnordered);
-      MachineCopy copy = boxAt(map, int32_t(word(3)), int32_t(word(2)), word(0), word(4));
+      const unsigned last = call.arg_size() - 1;
+      MachineCopy copy = boxAt(map, last == 5 ? int32_t(word(4)) : 0, int32_t(word(3)), int32_t(word(2)), word(0), word(last));
       for (auto [at, value] : copy.bytes) mayOverwrite(at, t / 32);
       if (!outcome_.error.empty()) return;
       const int number = barriers_.begin(std::move(copy), t / 32);
@@ -531,12 +578,18 @@ private:
     auto argument = [&](int t, unsigned i) { return get(t, call.getArgOperand(i)); };
     if (const llvm::InlineAsm *assembly = llvm::dyn_cast<llvm::InlineAsm>(call.getCalledOperand()))
       return runAssembly(call, std::string(assembly->getAsmString()));
-    if (id == llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_all || id == llvm::Intrinsic::nvvm_bar_warp_sync) {
-      if (int(active_.size()) != threads_) return fail("not every thread comes to the barrier");
-      ++epoch_;
-      ++outcome_.barriers;
-      clocks_.meet();
-      barriers_.meet();
+    if (isBarrier(call)) {
+      for (int t : active_) {
+        if (!passed_[size_t(t)]) return fail("not every thread comes to the barrier");
+        passed_[size_t(t)] = false;
+      }
+    } else if (has("barrier.cta.arrive")) {
+      for (int t : active_) {
+        Arrived &arrived = arrived_[int64_t(argument(t, 0)[0])];
+        Clocks::join(arrived.clock, clocks_.of(t / 32));
+        if (++arrived.threads >= int(argument(t, 1)[0])) return fail("all arrive at a barrier, and nobody waits");
+      }
+    } else if (has("setmaxnreg")) {
     } else if (id == llvm::Intrinsic::nvvm_shfl_sync_idx_i32 || id == llvm::Intrinsic::nvvm_shfl_sync_bfly_i32) {
       std::vector<uint64_t> given(size_t(threads_), 0), here(size_t(threads_), 0);
       for (int t : active_) given[t] = argument(t, 1)[0], here[t] = 1;
@@ -800,7 +853,7 @@ private:
         byte.fenced |= byte.defined && (all || llvm::is_contained(active_, byte.writer));
         if (llvm::is_contained(active_, 0)) byte.dirty = false;
       }
-    } else if (text.rfind("cp.async.bulk.tensor.2d", 0) == 0) {
+    } else if (text.rfind("cp.async.bulk.tensor.", 0) == 0) {
       copyBox(call);
     } else if (text.find("mbarrier") != std::string::npos) {
       useBarriers(call, text);
@@ -816,6 +869,8 @@ private:
         }
         if (!call.getType()->isVoidTy()) value(t, &call) = values;
       }
+    } else if (text.find("st.volatile.shared") != std::string::npos) {
+      // What is held in front of a wait: a store that never happens.
     } else if (text.empty()) {
       // Registers of their own for values that are alike.
       for (int t : active_) {
@@ -954,6 +1009,7 @@ private:
   Barriers barriers_;
   std::vector<Product> products_;
   std::map<int, Group> groups_;
+  std::map<int64_t, Arrived> arrived_;
   std::vector<Byte> bytes_;
   llvm::DenseMap<const llvm::Value *, size_t> slots_;
   llvm::DenseMap<const llvm::Constant *, Bits> constants_;
@@ -962,8 +1018,9 @@ private:
   std::vector<std::vector<std::vector<Copy>>> copies_;
   std::vector<int> active_;
   std::vector<int64_t> stuck_; // threads that wait for a barrier: how many phases had ended when they looked; -1: none
+  std::vector<char> passed_;   // threads that go on from the barrier at which they stand
   std::vector<bool> waited_;   // for the launches before this one
-  int epoch_ = 0;
+  int epoch_ = 0, epochOfAll_ = 0; // how often threads have met; when all have last
   Outcome outcome_;
 };
 

@@ -3,7 +3,7 @@
 //
 // Knows the integer, float, vector, memory and branch instructions that the movers emit, shuffles, redux, ldmatrix,
 // mma.sync and wgmma (fragments and descriptors as the PTX ISA draws them), cp.async (bytes arrive as late as wait_group
-// allows), bar.sync, mbarrier and the machine's copies of boxes (cp.async.bulk.tensor), which arrive at once or as late as
+// allows), bar.sync (of the block, and by number of some of its threads), mbarrier and the machine's copies of boxes (cp.async.bulk.tensor), which arrive at once or as late as
 // waits allow. Groups of four warps go on together, or one as far ahead of the others as barriers let it.
 // Shared memory is checked: a byte that one thread writes and another reads or writes without a barrier between is a
 // race, and reading a byte that nobody wrote is an error. What wgmma reads must have been fenced for it, and stay as it is
@@ -33,6 +33,7 @@ struct TensorMap {
   const uint8_t *base;
   int64_t rows, columns, pitch;
   int64_t boxRows, boxColumns, elementBytes;
+  int64_t planes = 1, planePitch = 0; // of a tensor of three axes, a box having one element along the outermost
 };
 
 struct Schedule {

@@ -22,11 +22,11 @@ public:
   /// The warp's own time, after what it did so far.
   int tick(int warp) { return ++of_[size_t(warp)][size_t(warp)]; }
   void learn(int warp, const Clock &other) { join(of_[size_t(warp)], other); }
-  /// All warps have met.
-  void meet() {
+  /// These warps have met.
+  void meet(const std::vector<int> &warps) {
     Clock all(of_.size(), 0);
-    for (const Clock &c : of_) join(all, c);
-    for (Clock &c : of_) c = all;
+    for (int warp : warps) join(all, of_[size_t(warp)]);
+    for (int warp : warps) of_[size_t(warp)] = all;
   }
   static void join(Clock &to, const Clock &other) {
     to.resize(std::max(to.size(), other.size()));
@@ -48,14 +48,14 @@ struct MachineCopy {
 inline uint64_t permuted(uint64_t place, uint64_t span) { return place ^ (place >> 7 & (span / 16 - 1)) << 4; }
 
 /// The box whose first element is at (row, column), as it is copied to shared memory; zeros lie outside of the tensor.
-inline MachineCopy boxAt(const TensorMap &map, int64_t row, int64_t column, uint64_t to, uint64_t barrier) {
+inline MachineCopy boxAt(const TensorMap &map, int64_t plane, int64_t row, int64_t column, uint64_t to, uint64_t barrier) {
   MachineCopy copy{barrier, 0, {}, false};
   const int64_t span = map.boxColumns * map.elementBytes;
   for (int64_t r = 0; r < map.boxRows; ++r)
     for (int64_t at = 0; at < span; ++at) {
       const int64_t y = row + r, x = column + at / map.elementBytes;
-      const bool inside = y >= 0 && y < map.rows && x >= 0 && x < map.columns;
-      const uint8_t value = inside ? map.base[y * map.pitch + x * map.elementBytes + at % map.elementBytes] : 0;
+      const bool inside = plane >= 0 && plane < map.planes && y >= 0 && y < map.rows && x >= 0 && x < map.columns;
+      const uint8_t value = inside ? map.base[plane * map.planePitch + y * map.pitch + x * map.elementBytes + at % map.elementBytes] : 0;
       copy.bytes.emplace_back(permuted(to + uint64_t(r * span + at), uint64_t(span)), value);
     }
   return copy;
@@ -133,12 +133,12 @@ public:
     auto seen = seen_[size_t(warp)].find(copy.barrier);
     return seen != seen_[size_t(warp)].end() && seen->second > copy.phase;
   }
-  /// All warps have met: what one has waited for, all have.
-  void meet() {
+  /// These warps have met: what one has waited for, all have.
+  void meet(const std::vector<int> &warps) {
     std::map<uint64_t, int64_t> all;
-    for (const auto &seen : seen_)
-      for (const auto &[at, phase] : seen) all[at] = std::max(all[at], phase);
-    for (auto &seen : seen_) seen = all;
+    for (int warp : warps)
+      for (const auto &[at, phase] : seen_[size_t(warp)]) all[at] = std::max(all[at], phase);
+    for (int warp : warps) seen_[size_t(warp)] = all;
   }
   /// How many phases have ended, of all barriers: whoever waits looks again when there are more.
   int64_t ended() const { return ended_; }

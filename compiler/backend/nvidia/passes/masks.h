@@ -1,0 +1,17 @@
+// Masks of tiles that leave out nothing in most turns of a loop: a scalar says so beforehand.
+//
+//     s' = select(keys < length & keys <= rows, s, -inf)
+//         ──▶   s' = if first + 127 < length & first + 127 <= start { s } else { select … }
+//
+// Of comparisons between sums of scalars and ranges, whose least and greatest elements are scalars. A tile that the mask leaves whole is
+// passed on as it is, which costs a branch in place of two instructions an element.
+#pragma once
+#include "ir/tile/placed.h"
+
+namespace neso::nvidia {
+
+/// Rewrites the selections of a loop in place; gives how many were. Of loops in which no product reads what it does not change out of registers: in
+/// those the assembler (12.9 and 13.0) gave such registers away, once there was a branch in the loop.
+int guardMasks(mlir::scf::ForOp loop);
+
+} // namespace neso::nvidia
