@@ -288,6 +288,7 @@ private:
     int dim = -1;
     llvm::SmallVector<mlir::Operation *, 64> operations;
     Evenly evenly;
+    bool loops = false; // too many positions to write all of them out
   };
   int64_t sumsAtOnce() const;
   void partsAlong(mlir::Value mask, int axis, llvm::SmallVectorImpl<mlir::Value> &parts);

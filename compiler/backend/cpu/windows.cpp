@@ -7,8 +7,9 @@
 //
 //     sum0 = x0*w0; sum1 = x1*w0; sum2 = x2*w0;  sum0 += x1*w1; sum1 += x2*w1; sum2 += x3*w1;  …
 //
-// Positions near the edges of a row are constants, so a mask that asks for an edge is decided here and costs nothing in the code. Between
-// them all positions have the same masks: those are a loop, whose turns take as many positions as the registers hold sums of.
+// The positions are constants, so a mask that asks for the edge of a row is decided here and costs nothing in the code. Where a row has too
+// many for that, only those near its edges are; between them all positions have the same masks and are a loop, whose turns take as many as
+// the registers hold sums of.
 #include <algorithm>
 
 #include "backend/cpu/emitter.h"
@@ -84,10 +85,10 @@ std::optional<Emitter::Sliding> Emitter::slidingWindow(const Nest &nest, llvm::A
   const int64_t written = static_cast<int64_t>(ordered.operations.size()) - ordered.own;
   if (ordered.shared < kLeastTaps || ordered.own < kLeastTaps) return std::nullopt;
   s.operations = std::move(ordered.operations);
-  const Evenly even = evenPositions(nest, s, stores);
-  const int64_t turns = std::max<int64_t>(even.end - even.begin - sumsAtOnce(), 0);
+  s.evenly = evenPositions(nest, s, stores);
+  s.loops = written * positions > kMostWritten;
+  const int64_t turns = std::max<int64_t>(s.evenly.end - s.evenly.begin - sumsAtOnce(), 0);
   if (written * (positions - turns) > kMostWritten) return std::nullopt;
-  s.evenly = even;
   return s;
 }
 
@@ -110,7 +111,7 @@ void Emitter::runSliding(const Nest &nest, const Sliding &sliding, llvm::ArrayRe
   // those that several taps have in common are one.
   llvm::SmallVector<mlir::Value, 8> scalars;
   llvm::SmallVector<std::pair<mlir::Value, Lanes>, 8> assumed;
-  if (speculating_)
+  if (speculating_ && sliding.loops)
     for (mlir::Operation *op : sliding.operations)
       if (isLoad(op) && op->getNumOperands() > 1) scalarsOf(op->getOperand(1), scalars);
   for (mlir::Value v : scalars) {
@@ -144,6 +145,17 @@ void Emitter::walkSliding(const Nest &nest, const Sliding &sliding, llvm::ArrayR
   masks.values = along, masks.trim = same;
   Nest vectors = nest;
   vectors.shape[dim] = 1;
+  if (!sliding.loops) {
+    // Sums, and behind them what they share: a quarter of the registers leaves room for both. Blocks of even length.
+    const int64_t stored = sliding.evenly.stored, blocks = llvm::divideCeil(stored, std::max<int64_t>(caps_.vectorRegisters / 4, 2));
+    return runNest(vectors, masks, [&](const Index &index) {
+      for (int64_t k = 0; k < blocks; ++k) {
+        llvm::SmallVector<Lanes, 8> positions;
+        for (int64_t p = stored * k / blocks; p < stored * (k + 1) / blocks; ++p) positions.push_back(uniformInt(p));
+        computeTogether(sliding, stores, index, positions);
+      }
+    });
+  }
   // Along the vectors inside: of each position all neighbours in memory are read before the next positions'.
   auto block = [&](llvm::ArrayRef<Lanes> positions) {
     runNest(vectors, masks, [&](const Index &index) { computeTogether(sliding, stores, index, positions); });
