@@ -174,7 +174,7 @@ def main():
             report = Path(work) / "report.xml"
             environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), str(Path(__file__).resolve().parent), str(file.parent), str(file.parent.parent)]),
                                         "NESO_PYTORCH_TESTS": str(file.parent), "TORCHINDUCTOR_CACHE_DIR": work, "PYTORCH_TEST_WITH_SLOW": "0"}
-            command = [sys.executable, "-m", "pytest", "-q", "-p", "pytorch_tests", "-p", "no:cacheprovider", "-n", str(args.procs), f"--timeout={args.limit}", f"--junitxml={report}",
+            command = [sys.executable, "-m", "pytest", "-q", "-p", "pytorch_tests", "-p", "no:cacheprovider", "--noconftest", "-n", str(args.procs), f"--timeout={args.limit}", f"--junitxml={report}",
                        "-o", "junit_family=xunit1", str(file), *(["-k", args.only] if args.only else [])]
             subprocess.run(command, env=environment, cwd=work, stdout=subprocess.DEVNULL if not os.environ.get("VERBOSE") else None)
             if not report.exists():

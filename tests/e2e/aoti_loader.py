@@ -31,6 +31,8 @@ except ImportError as missing:
 
 NESO = sys.argv.pop(1) if len(sys.argv) > 1 else "neso"
 GOLDENS = pathlib.Path(__file__).parents[1] / "goldens/weights"
+# Loaders before torch 2.13 do not ask the library why a call failed.
+TELLS = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)
 # Of float32: sums in another order than eager's.
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 
@@ -72,9 +74,9 @@ class Loader(unittest.TestCase):
     def test_bad_input_is_refused_with_its_reason(self):
         archive, x, first, _, _ = self.compiled("mlp")
         model = aoti_load_package(archive)
-        with self.assertRaisesRegex(RuntimeError, "E0824"):
+        with self.assertRaisesRegex(RuntimeError, "E0824" if TELLS else "API call failed"):
             model(x.double())
-        with self.assertRaisesRegex(RuntimeError, "E0826"):
+        with self.assertRaisesRegex(RuntimeError, "E0826" if TELLS else "API call failed"):
             model(x[:, :3])
         torch.testing.assert_close(model(x), first, **CLOSE)
 
@@ -208,7 +210,7 @@ class Archives(unittest.TestCase):
         archive = self.archive(torch.export.export(linear, (x,)), "--weights", "none")
         model = aoti_load_package(archive)
         self.assertEqual(set(model.get_constant_fqns()), set(linear.state_dict()))
-        with self.assertRaisesRegex(RuntimeError, "E0836"):
+        with self.assertRaisesRegex(RuntimeError, "E0836" if TELLS else "API call failed"):
             model(x)
         model.load_constants(linear.state_dict(), check_full_update=True)
         before = linear(x)
