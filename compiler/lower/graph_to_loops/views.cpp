@@ -160,15 +160,29 @@ static std::optional<std::vector<int>> denseOrder(OpCall &o, const graph::Tensor
   return order;
 }
 
-/// as_strided reads the storage; the operand's own strides in the model tell where its elements are.
+/// Behind the last element that strides reach, 0 if there is none; nullopt: that depends on the sizes.
+static std::optional<int64_t> endOf(const Sizes &sizes, const Sizes &strides, Expr offset) {
+  Expr last = offset;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d].isConst(0)) return 0;
+    last = last + (sizes[d] - 1) * strides[d];
+  }
+  const std::optional<int64_t> at = last.asConst();
+  return at ? std::optional(*at + 1) : std::nullopt;
+}
+
+/// as_strided reads the storage, which is the operand's own (graph::readStorage); its strides in the model tell where its elements are.
 static Tensors asStridedOp(OpCall &o) {
   Tensor x = o.t("self");
   const graph::TensorType *type = o.typeOf("self");
   Sizes sizes = o.exprs("size"), strides = o.exprs("stride");
   Expr offset = o.expr("storage_offset", 0);
-  // The operand as a flat array in the order of its memory, which begins at offset 0: functionalisation leaves it so.
+  // The operand as a flat array in the order of its memory.
   std::optional<std::vector<int>> order = type ? denseOrder(o, *type) : std::nullopt;
-  Tensor flat = flatten(order ? permute(x, *order) : x);
+  if (!order) return o.fail("its operand's elements do not lie one behind the other in memory, and what lies between them is not known");
+  Tensor flat = flatten(permute(x, *order));
+  if (const std::optional<int64_t> end = endOf(sizes, strides, offset), all = flat.numel().asConst(); end && all && (*end > *all || offset.asConst() < 0))
+    return o.fail("it reads elements outside of its operand's memory");
   // Where it begins the data may decide.
   if (!offset.isConst()) {
     Expr last = offset, count = 1;
@@ -591,7 +605,8 @@ static void addScattersOfParts(OpTable &t) {
     Expr offset = o.expr("storage_offset", 0);
     const graph::TensorType *type = o.typeOf("self");
     std::optional<std::vector<int>> order = type ? denseOrder(o, *type) : std::nullopt;
-    Strided w = o.ctx.allocate(x.dtype(), x.sizes(), order.value_or(std::vector<int>()));
+    if (!order) return o.fail("its operand's elements do not lie one behind the other in memory, and what lies between them is not known");
+    Strided w = o.ctx.allocate(x.dtype(), x.sizes(), *order);
     o.ctx.store(x, w);
     o.ctx.store(s, {w.buffer, w.dtype, strides, offset});
     return {Tensor::strided(o.ctx, x.dtype(), x.sizes(), w)};

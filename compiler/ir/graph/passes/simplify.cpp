@@ -600,6 +600,7 @@ void simplify(Model &m) {
   Working stage("graph passes");
   unifySymbols(m);
   resolveSymbolic(m);
+  readStorage(m);
   dropTokens(m);
   openDtypeCalls(m);
   assertFactors(m);

@@ -20,6 +20,10 @@ void unifySymbols(Model &model);
 ///     %s = aten.sym_size.int(x, 0); %t = _operator.mul(%s, 2); view(x, [%t, 4])   ->   view(x, [%t, 4]) with %t.expr = 2*s0
 void resolveSymbolic(Model &model);
 
+/// as_strided of a view reads what the view looks at.
+///     %v = slice(%x, 0, 1, 3); %y = as_strided(%v, [2, 2], [8, 1])   ->   %y = as_strided(%x, [2, 2], [8, 1], 8)
+void readStorage(Model &model);
+
 /// Calls with an effect come wrapped, in the order that a token hands on. A graph is in order already: each becomes the
 /// call itself, and the token is what the model got.
 ///     %t1, %y = higher_order.with_effects(%t0, "aten.op", %x)   ->   %y = aten.op(%x)
