@@ -346,18 +346,26 @@ def _viewed(node):
     return node.args[0] if alias is not None and not alias.is_write else None
 
 
+def _is_symbolic(node):
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride(), value.storage_offset()))
+
+
 def _shared_results(graph):
-    """Views through which several results share memory, as the caller will see when it writes to one of them: torch makes these."""
-    groups = {}
+    """Views through which several results share memory, as the caller will see when it writes to one of them: torch makes these. So it does
+    results that are views of inputs where sizes vary: AOTAutograd takes them to lie in the input as the result says, its offset among it."""
+    groups, views = {}, {}
     for value in next(n for n in graph.nodes if n.op == "output").args[0]:
         chain, root = [], value
         while isinstance(root, torch.fx.Node) and (seen := _viewed(root)) is not None:
             chain.append(root)
             root = seen
-        # Views of inputs are made by AOTAutograd.
+        if isinstance(root, torch.fx.Node) and root.op == "placeholder" and chain and _is_symbolic(value):
+            views.update(dict.fromkeys(chain))
+        # Other views of inputs AOTAutograd makes once more.
         if isinstance(root, torch.fx.Node) and root.op == "call_function":
             groups.setdefault(root, {})[value] = chain
-    return {node: None for members in groups.values() if len(members) > 1 for chain in members.values() for node in chain}
+    return views | {node: None for members in groups.values() if len(members) > 1 for chain in members.values() for node in chain}
 
 
 def _ordered_effects(graph):

@@ -126,13 +126,17 @@ Tensor vectorNorm(const Tensor &in, double p, const Dims &dims, bool keepdim, DT
     Tensor xs[] = {x};
     return pointwise(xs, x.dtype(), acc, [f](std::span<const Val> v) { return f(v[0]); });
   };
+  // The norm of one element is its magnitude, however small or large its powers are.
+  std::vector<int64_t> over = wrapDims(dims, x.rank());
+  for (int64_t d = 0; dims.empty() && d < x.rank(); ++d) over.push_back(d);
+  const bool ofOne = std::all_of(over.begin(), over.end(), [&](int64_t d) { return x.size(d).isConst(1); });
   Tensor r;
   if (std::isinf(p)) {
     r = reduceDims(p > 0 ? ReduceKind::Max : ReduceKind::Min, in2([](Val v) { return un(OpKind::Abs, v); }), dims,
                    keepdim, acc);
   } else if (p == 0) {
     r = reduceDims(ReduceKind::Sum, in2([](Val v) { return v.b->cast(ne(v, 0.0), v.dtype); }), dims, keepdim, acc);
-  } else if (p == 1) {
+  } else if (p == 1 || ofOne) {
     r = reduceDims(ReduceKind::Sum, in2([](Val v) { return un(OpKind::Abs, v); }), dims, keepdim, acc);
   } else if (p == 2) {
     r = unary(reduceDims(ReduceKind::Sum, in2([](Val v) { return v * v; }), dims, keepdim, acc), OpKind::Sqrt);
