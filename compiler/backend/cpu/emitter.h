@@ -278,12 +278,12 @@ private:
   bool keepsBelow(mlir::Value v, llvm::ArrayRef<int64_t> shape);
 
   // ---- windows that slide (windows.cpp)
-  /// A dimension of a nest whose positions are computed side by side, and what is computed for each, operands first.
   /// Positions [begin, end) at which the masks' parts along that dimension are the same. From `stored` on nothing is stored.
   struct Evenly {
     llvm::SmallVector<mlir::Value, 8> parts;
     int64_t begin = 0, end = 0, stored = 0;
   };
+  /// A dimension of a nest whose positions are computed side by side, and what is computed for each, operands first.
   struct Sliding {
     int dim = -1;
     llvm::SmallVector<mlir::Operation *, 64> operations;

@@ -1,6 +1,8 @@
 #include "backend/nvidia/test/simulator.h"
 
 #include "backend/nvidia/test/simulator_barriers.h"
+#include "backend/nvidia/test/simulator_meetings.h"
+#include "backend/nvidia/test/simulator_memory.h"
 #include "backend/nvidia/test/simulator_values.h"
 
 #include <algorithm>
@@ -33,8 +35,9 @@ class Simulator {
 public:
   Simulator(llvm::Function &kernel, int threads, int64_t sharedBytes, const Schedule &schedule = {})
       : kernel_(kernel), threads_(threads), schedule_(schedule), clocks_((threads + 31) / 32),
-        barriers_(clocks_, (threads + 31) / 32, [this](const std::string &why) { fail(why); }), bytes_(size_t(sharedBytes)),
-        copies_(size_t(threads)), stuck_(size_t(threads), -1), passed_(size_t(threads), false), waited_(size_t(threads), false) {
+        barriers_(clocks_, (threads + 31) / 32, [this](const std::string &why) { fail(why); }),
+        meetings_(threads, clocks_, barriers_, [this](const std::string &why) { fail(why); }), bytes_(size_t(sharedBytes)),
+        copies_(size_t(threads)), stuck_(size_t(threads), -1), waited_(size_t(threads), false) {
     splitAtBarriers();
     for (Byte &byte : bytes_) byte.dirty = schedule.dirty;
     for (llvm::Argument &argument : kernel.args()) slots_.insert({&argument, slots_.size()});
@@ -60,8 +63,7 @@ public:
     for (int64_t steps = 0; outcome_.error.empty(); ++steps) {
       if (steps > 100000) fail("too many steps");
       if (std::all_of(at.begin(), at.end(), [](llvm::BasicBlock *block) { return !block; })) {
-        for (const auto &[number, arrived] : arrived_)
-          if (arrived.threads) fail("threads have arrived at a barrier at which nobody waits");
+        if (meetings_.isLeftOpen()) fail("threads have arrived at a barrier at which nobody waits");
         break;
       }
       if (llvm::BasicBlock *next = choose(at, position))
@@ -73,47 +75,12 @@ public:
       else
         fail("a thread waits for what never comes");
     }
+    outcome_.barriers = meetings_.count();
     return outcome_;
   }
 
 private:
   static constexpr const char *kUnordered = "global memory is used behind no wait for the launches before";
-  static constexpr int kProducts = -3; // as readers: any thread of the groups
-  struct Byte {
-    uint8_t value = 0;
-    bool defined = false, atomic = false;
-    bool fenced = false; // seen by instructions that read shared memory themselves
-    bool dirty = false;  // of something else before, which no fence stands behind
-    int open = 0;        // of those, how many may still read it
-    int writer = -1, reader = -1;
-    int written = -1, read = -1; // epochs
-    int copy = -1;               // of the machine that its value comes from
-    bool coming = false;         // another one is under way
-    std::array<int, 4> products{-1, -1, -1, -1}; // by group, the last one that read it
-  };
-  /// A product, or several that were committed together.
-  struct Product {
-    int group;
-    std::array<int, 4> left; // times of its warps when it was complete
-  };
-  /// Four warps that multiply by wgmma.
-  struct Group {
-    bool fenced = false;
-    // Bytes that it may still read: of products that are not committed, and of groups of them, the oldest first.
-    std::vector<uint64_t> reads;
-    std::deque<std::vector<uint64_t>> committed;
-    std::deque<int> products; // of those in `committed`, and of `reads`
-    int64_t begun = 0; // groups of products that were committed
-  };
-  /// At a barrier by number, without waiting there.
-  struct Arrived {
-    int threads = 0;
-    Clock clock;
-  };
-  struct Copy {
-    uint64_t to;
-    std::vector<uint8_t> data;
-  };
 
   // ---- who goes on
 
@@ -131,45 +98,20 @@ private:
                     call->getIntrinsicID() == llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_count ||
                     call->getIntrinsicID() == llvm::Intrinsic::nvvm_bar_warp_sync);
   }
-  /// The number of the barrier that a block begins with, and the threads that meet there.
-  std::pair<int64_t, int> meetingOf(int t, const llvm::BasicBlock *block) {
+  /// The barrier that a block begins with.
+  Meetings::Place meetingOf(int t, const llvm::BasicBlock *block) {
     const llvm::IntrinsicInst *call = llvm::cast<llvm::IntrinsicInst>(&*block->getFirstNonPHIIt());
     auto number = [&](unsigned i) { return int64_t(get(t, call->getArgOperand(i))[0]); };
     if (call->getIntrinsicID() == llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_count) return {number(0), int(number(1))};
     return {call->getIntrinsicID() == llvm::Intrinsic::nvvm_bar_warp_sync ? -1 : number(0), threads_};
   }
-  /// Threads that have all come to a barrier may go on, though it stands in several places.
-  void meet(const std::vector<llvm::BasicBlock *> &at) {
-    std::map<int64_t, std::vector<int>> waiting;
-    for (int t = 0; t < threads_; ++t)
-      if (at[size_t(t)] && beginsWithBarrier(at[size_t(t)]) && !passed_[size_t(t)]) waiting[meetingOf(t, at[size_t(t)]).first].push_back(t);
-    for (const auto &[number, threads] : waiting) {
-      const int wanted = meetingOf(threads[0], at[size_t(threads[0])]).second;
-      Arrived &arrived = arrived_[number];
-      if (int(threads.size()) + arrived.threads > wanted) fail("more threads come to a barrier than it counts");
-      if (int(threads.size()) + arrived.threads != wanted) continue;
-      std::vector<int> warps;
-      for (int t : threads) {
-        passed_[size_t(t)] = true;
-        if (warps.empty() || warps.back() != t / 32) warps.push_back(t / 32);
-      }
-      ++outcome_.barriers;
-      if (arrived.threads) {
-        // Those who wait know what the others have done, and no more.
-        for (int warp : warps) clocks_.learn(warp, arrived.clock);
-        arrived = {};
-        continue;
-      }
-      ++epoch_;
-      if (wanted == threads_) epochOfAll_ = epoch_;
-      clocks_.meet(warps);
-      barriers_.meet(warps);
-    }
-  }
   static bool beginsWithBarrier(const llvm::BasicBlock *block) { return isBarrier(*block->getFirstNonPHIIt()); }
   /// The block that runs next and, in active_, its threads; null: all wait.
   llvm::BasicBlock *choose(const std::vector<llvm::BasicBlock *> &at, std::map<const llvm::BasicBlock *, int> &position) {
-    meet(at);
+    std::map<int, Meetings::Place> standing;
+    for (int t = 0; t < threads_; ++t)
+      if (at[size_t(t)] && beginsWithBarrier(at[size_t(t)])) standing.emplace(t, meetingOf(t, at[size_t(t)]));
+    meetings_.meet(standing);
     auto isStuck = [&](int t) { return at[size_t(t)] && stuck_[size_t(t)] == barriers_.ended(); };
     // The others of its group go no further than a thread that waits: what they do next they do together.
     std::map<int, int> furthest;
@@ -181,7 +123,7 @@ private:
     auto canRun = [&](int t) {
       if (!at[size_t(t)] || isStuck(t)) return false;
       if (auto found = furthest.find(t / 128); found != furthest.end() && position[at[size_t(t)]] > found->second) return false;
-      return !beginsWithBarrier(at[size_t(t)]) || passed_[size_t(t)];
+      return !beginsWithBarrier(at[size_t(t)]) || meetings_.mayPass(t);
     };
     std::vector<int> able;
     for (int t = 0; t < threads_; ++t)
@@ -234,7 +176,7 @@ private:
     if (byte.open > 0) fail(which + " is copied to while wgmma may still read it");
     // What products have read is told by their groups' clocks.
     // A producer has met the others where all have.
-    if (byte.written >= epochOfAll_ || (byte.read >= epochOfAll_ && byte.reader != kProducts)) fail("race: " + which + " is in use when its copy begins");
+    if (byte.written >= meetings_.epochOfAll() || (byte.read >= meetings_.epochOfAll() && byte.reader != kProducts)) fail("race: " + which + " is in use when its copy begins");
     if (byte.dirty || (byte.defined && !byte.fenced)) fail(which + " is written by a thread and copied to behind no fence");
     for (int product : byte.products) {
       if (product < 0) continue;
@@ -325,28 +267,28 @@ private:
     if (at >= bytes_.size()) return fail("shared access outside of the buffer at " + std::to_string(at));
     Byte &byte = bytes_[at];
     bool bothAtomic = atomic && byte.atomic;
-    if (byte.written == epoch_ && byte.writer != t && !bothAtomic)
+    if (byte.written == meetings_.epoch() && byte.writer != t && !bothAtomic)
       fail("race: byte " + std::to_string(at) + " written by thread " + std::to_string(byte.writer) + ", then " +
            (write ? "written" : "read") + " by " + std::to_string(t));
     if (write && byte.open > 0) fail("byte " + std::to_string(at) + " is written while wgmma may still read it");
     if (write) {
       byte.fenced = false;
-      if (byte.read == epoch_ && byte.reader != t && !bothAtomic)
+      if (byte.read == meetings_.epoch() && byte.reader != t && !bothAtomic)
         fail("race: byte " + std::to_string(at) + " read by thread " + std::to_string(byte.reader) +
              ", then written by " + std::to_string(t));
-      byte.writer = t, byte.written = epoch_, byte.defined = true, byte.atomic = atomic;
+      byte.writer = t, byte.written = meetings_.epoch(), byte.defined = true, byte.atomic = atomic;
     } else {
       if (!byte.defined) fail("shared byte " + std::to_string(at) + " is read before it is written");
       // Two readers: any later writer is not one of them.
-      byte.reader = byte.read == epoch_ && byte.reader != t ? -2 : t;
-      byte.read = epoch_;
+      byte.reader = byte.read == meetings_.epoch() && byte.reader != t ? -2 : t;
+      byte.read = meetings_.epoch();
     }
   }
   void inUse(int t, uint64_t at) {
     if (at >= bytes_.size()) return fail("a copy outside of the buffer at " + std::to_string(at));
     const Byte &byte = bytes_[at];
     if (byte.open > 0) fail("byte " + std::to_string(at) + " is copied to while wgmma may still read it");
-    if ((byte.written == epoch_ && byte.writer != t) || (byte.read == epoch_ && byte.reader != t))
+    if ((byte.written == meetings_.epoch() && byte.writer != t) || (byte.read == meetings_.epoch() && byte.reader != t))
       fail("race: byte " + std::to_string(at) + " is in use by another thread when its copy begins");
   }
   uint64_t loadBytes(int t, uint64_t at, unsigned bytes, bool shared) {
@@ -579,16 +521,10 @@ private:
     if (const llvm::InlineAsm *assembly = llvm::dyn_cast<llvm::InlineAsm>(call.getCalledOperand()))
       return runAssembly(call, std::string(assembly->getAsmString()));
     if (isBarrier(call)) {
-      for (int t : active_) {
-        if (!passed_[size_t(t)]) return fail("not every thread comes to the barrier");
-        passed_[size_t(t)] = false;
-      }
+      for (int t : active_)
+        if (!meetings_.pass(t)) return fail("not every thread comes to the barrier");
     } else if (has("barrier.cta.arrive")) {
-      for (int t : active_) {
-        Arrived &arrived = arrived_[int64_t(argument(t, 0)[0])];
-        Clocks::join(arrived.clock, clocks_.of(t / 32));
-        if (++arrived.threads >= int(argument(t, 1)[0])) return fail("all arrive at a barrier, and nobody waits");
-      }
+      for (int t : active_) meetings_.arrive(t, {int64_t(argument(t, 0)[0]), int(argument(t, 1)[0])});
     } else if (has("setmaxnreg")) {
     } else if (id == llvm::Intrinsic::nvvm_shfl_sync_idx_i32 || id == llvm::Intrinsic::nvvm_shfl_sync_bfly_i32) {
       std::vector<uint64_t> given(size_t(threads_), 0), here(size_t(threads_), 0);
@@ -809,7 +745,7 @@ private:
     if (!group.reads.empty()) fail("a wait for products that were not committed");
     while (group.committed.size() > pending) {
       // They were read until now, by some thread of the group: who overwrites them needs a barrier from here on.
-      for (uint64_t at : group.committed.front()) --bytes_[at].open, bytes_[at].reader = kProducts, bytes_[at].read = epoch_;
+      for (uint64_t at : group.committed.front()) --bytes_[at].open, bytes_[at].reader = kProducts, bytes_[at].read = meetings_.epoch();
       group.committed.pop_front();
       if (group.products.empty()) continue;
       Product &product = products_[size_t(group.products.front())];
@@ -925,11 +861,11 @@ private:
       if (at + i >= bytes_.size()) return fail("wgmma reads outside of the buffer"), 0;
       Byte &byte = bytes_[at + i];
       if (!byte.defined) fail("wgmma reads byte " + std::to_string(at + i) + ", which nobody wrote");
-      if (byte.written == epoch_) fail("race: wgmma reads byte " + std::to_string(at + i) + " behind no barrier");
+      if (byte.written == meetings_.epoch()) fail("race: wgmma reads byte " + std::to_string(at + i) + " behind no barrier");
       if (!byte.fenced) fail("wgmma reads byte " + std::to_string(at + i) + " behind no fence");
       if (byte.coming) fail("wgmma reads byte " + std::to_string(at + i) + " while it is copied to");
       if (!hasSeen(number, byte)) fail("wgmma reads byte " + std::to_string(at + i) + " behind no wait for its copy");
-      byte.reader = kProducts, byte.read = epoch_;
+      byte.reader = kProducts, byte.read = meetings_.epoch();
       byte.products[size_t(number)] = group.products.back();
       ++byte.open;
       group.reads.push_back(at + i);
@@ -1007,9 +943,9 @@ private:
   Schedule schedule_;
   Clocks clocks_;
   Barriers barriers_;
+  Meetings meetings_;
   std::vector<Product> products_;
   std::map<int, Group> groups_;
-  std::map<int64_t, Arrived> arrived_;
   std::vector<Byte> bytes_;
   llvm::DenseMap<const llvm::Value *, size_t> slots_;
   llvm::DenseMap<const llvm::Constant *, Bits> constants_;
@@ -1018,9 +954,7 @@ private:
   std::vector<std::vector<std::vector<Copy>>> copies_;
   std::vector<int> active_;
   std::vector<int64_t> stuck_; // threads that wait for a barrier: how many phases had ended when they looked; -1: none
-  std::vector<char> passed_;   // threads that go on from the barrier at which they stand
   std::vector<bool> waited_;   // for the launches before this one
-  int epoch_ = 0, epochOfAll_ = 0; // how often threads have met; when all have last
   Outcome outcome_;
 };
 
