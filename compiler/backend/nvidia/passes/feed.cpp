@@ -72,13 +72,7 @@ private:
   // ---- rings, barriers, copies
 
   void begin() {
-    for (PipelinedLoad &load : plan_.loads) {
-      RankedTensorType tile = cast<RankedTensorType>(load.load.getType());
-      SmallVector<int64_t> shape{plan_.slots};
-      shape.append(tile.getShape().begin(), tile.getShape().end());
-      load.ring = ttg::LocalAllocOp::create(b_, loc_, ttg::RingType::get(b_.getContext(), shape, tile.getElementType()),
-                                            uint32_t(load.fast));
-    }
+    for (PipelinedLoad &load : plan_.loads) load.ring = ringFor(load, plan_.slots, b_, loc_);
     for (tt::DotOp dot : loop_.getBody()->getOps<tt::DotOp>()) {
       Feed feed;
       feed.dot = dot;
@@ -92,9 +86,7 @@ private:
         feed.boxes.push_back(describeBox(entry, b_, *load, plan_.boxes[size_t(load - plan_.loads.data())], loop_));
     SmallVector<DescribedBox, 1> boxesOnce;
     for (auto [load, box] : llvm::zip(plan_.once, plan_.boxesOnce)) {
-      RankedTensorType tile = cast<RankedTensorType>(load.load.getType());
-      load.ring = ttg::LocalAllocOp::create(b_, loc_, ttg::RingType::get(b_.getContext(), {1, tile.getDimSize(0), tile.getDimSize(1)}, tile.getElementType()),
-                                            uint32_t(load.fast));
+      load.ring = ringFor(load, 1, b_, loc_);
       boxesOnce.push_back(describeBox(entry, b_, load, box, loop_));
       once_.push_back({&load, {}});
     }

@@ -129,6 +129,8 @@ int64_t tileBytes(tt::LoadOp load);
 void planProducts(LoopPlan &plan, const Chip &chip, int warps, int most, bool early);
 /// Whether copies of 4 bytes or more can bring the tile in; sets the dim along which.
 bool isCopyable(tt::LoadOp load, const AxisInfoAnalysis &axis, int &fast);
+/// Shared memory for so many of the load's tiles.
+mlir::Value ringFor(const PipelinedLoad &load, int slots, mlir::OpBuilder &b, mlir::Location loc);
 /// The operands of products by wgmma in no loop that copies bring into rings of one slot, and the rewrite.
 std::vector<PipelinedLoad> planOnceLoads(tt::FuncOp function, const Chip &chip, int warps, const AxisInfoAnalysis &axis);
 void copyOnce(const std::vector<PipelinedLoad> &loads);

@@ -113,9 +113,7 @@ void copyOnce(const std::vector<PipelinedLoad> &loads) {
     const Location loc = load.getLoc();
     RankedTensorType tile = cast<RankedTensorType>(load.getType());
     OpBuilder b(load);
-    SmallVector<int64_t> shape{1};
-    shape.append(tile.getShape().begin(), tile.getShape().end());
-    Value ring = ttg::LocalAllocOp::create(b, loc, ttg::RingType::get(b.getContext(), shape, tile.getElementType()), uint32_t(given.fast));
+    Value ring = ringFor(given, 1, b, loc);
     Value slot = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0));
     Value mask = load.getMask();
     if (!mask) {

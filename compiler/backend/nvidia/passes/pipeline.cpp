@@ -240,19 +240,24 @@ Value compute(OpBuilder &b, Location loc, const Polynomial &p, const std::vector
   return sum ? sum : number(0);
 }
 
+} // namespace
+
+Value ringFor(const PipelinedLoad &load, int slots, OpBuilder &b, Location loc) {
+  const RankedTensorType tile = cast<RankedTensorType>(tt::LoadOp(load.load).getType());
+  SmallVector<int64_t> shape{slots};
+  shape.append(tile.getShape().begin(), tile.getShape().end());
+  return ttg::LocalAllocOp::create(b, loc, ttg::RingType::get(b.getContext(), shape, tile.getElementType()), uint32_t(load.fast));
+}
+
+namespace {
+
 class LoopRewriter {
 public:
   LoopRewriter(LoopPlan &plan, int warps)
       : plan_(plan), warps_(warps), loop_(plan.loop), b_(plan.loop), loc_(plan.loop.getLoc()) {}
 
   void run() {
-    for (PipelinedLoad &load : plan_.loads) {
-      RankedTensorType tile = cast<RankedTensorType>(load.load.getType());
-      SmallVector<int64_t> shape{plan_.slots};
-      shape.append(tile.getShape().begin(), tile.getShape().end());
-      load.ring = ttg::LocalAllocOp::create(b_, loc_, ttg::RingType::get(b_.getContext(), shape, tile.getElementType()),
-                                            uint32_t(load.fast));
-    }
+    for (PipelinedLoad &load : plan_.loads) load.ring = ringFor(load, plan_.slots, b_, loc_);
     findLive();
     std::erase_if(plan_.open, [&](OpenProduct &open) { return !liveOps_.contains(open.dot); });
     if (byMachine()) {

@@ -228,9 +228,26 @@ protected:
     EXPECT_EQ(guards, guarded);
     return function;
   }
-  /// The same on a block with a producer, in one order of its warps and copies.
-  std::string simulateFed(tt::FuncOp function, const Shape &s, std::vector<uint16_t> &out, const test::Schedule &schedule,
-                          llvm::function_ref<void(llvm::Function &)> less = [](llvm::Function &) {}) {
+  static std::vector<test::Schedule> schedules(const Shape &s) {
+    std::vector<test::Schedule> all;
+    for (int ahead = -1; ahead <= s.warps / 4; ++ahead)
+      for (bool early : {false, true}) all.push_back({ahead, early, true});
+    return all;
+  }
+
+  std::vector<uint16_t> interpret(tt::FuncOp function, const Shape &s) {
+    std::vector<uint16_t> q = input(s, 1), k = input(s, 2), v = input(s, 3), out(rows(s) * size_t(s.d), 0x7e00);
+    auto pointer = [](std::vector<uint16_t> &x) { return InterpArg::pointer(x.data(), int64_t(x.size() * 2)); };
+    std::vector<InterpArg> args{pointer(q), pointer(k), pointer(v), pointer(out), InterpArg::integer(0), InterpArg::integer(s.length),
+                                InterpArg::real(kScale)};
+    Status status = interpretTile(function, args, {1, 1, 1});
+    EXPECT_TRUE(bool(status)) << status.error().str();
+    return out;
+  }
+  /// What a block computes, its producer among it if there is one, in one order of its warps and copies; how it failed. less: is given the code before
+  /// it runs.
+  std::string simulate(tt::FuncOp function, const Shape &s, std::vector<uint16_t> &out, const test::Schedule &schedule = {},
+                       llvm::function_ref<void(llvm::Function &)> less = [](llvm::Function &) {}) {
     std::vector<uint16_t> q = input(s, 1), k = input(s, 2), v = input(s, 3);
     out.assign(rows(s) * size_t(s.d), 0x7e00);
     llvm::LLVMContext context;
@@ -248,39 +265,8 @@ protected:
     function.walk([&](tt::MakeTensorDescOp made) {
       args.push_back(uint64_t(&of[llvm::cast<mlir::BlockArgument>(made.getBase()).getArgNumber()]));
     });
-    return test::simulateEntry(*module.getFunction("entry"), 32 * (s.warps + producerOf(function)->warps), shared_, args, schedule).error;
-  }
-  static std::vector<test::Schedule> schedules(const Shape &s) {
-    std::vector<test::Schedule> all;
-    for (int ahead = -1; ahead <= s.warps / 4; ++ahead)
-      for (bool early : {false, true}) all.push_back({ahead, early, true});
-    return all;
-  }
-
-  std::vector<uint16_t> interpret(tt::FuncOp function, const Shape &s) {
-    std::vector<uint16_t> q = input(s, 1), k = input(s, 2), v = input(s, 3), out(rows(s) * size_t(s.d), 0x7e00);
-    auto pointer = [](std::vector<uint16_t> &x) { return InterpArg::pointer(x.data(), int64_t(x.size() * 2)); };
-    std::vector<InterpArg> args{pointer(q), pointer(k), pointer(v), pointer(out), InterpArg::integer(0), InterpArg::integer(s.length),
-                                InterpArg::real(kScale)};
-    Status status = interpretTile(function, args, {1, 1, 1});
-    EXPECT_TRUE(bool(status)) << status.error().str();
-    return out;
-  }
-  /// What a block computes; how it failed. less: is given the code before it runs.
-  std::string simulate(tt::FuncOp function, const Shape &s, std::vector<uint16_t> &out,
-                       llvm::function_ref<void(llvm::Function &)> less = [](llvm::Function &) {}) {
-    std::vector<uint16_t> q = input(s, 1), k = input(s, 2), v = input(s, 3);
-    out.assign(rows(s) * size_t(s.d), 0x7e00);
-    llvm::LLVMContext context;
-    llvm::Module module("test", context);
-    Emitter emitter(module, chip_);
-    Status emitted = emitter.emitKernel(function, "entry", 0);
-    EXPECT_TRUE(bool(emitted)) << emitted.error().str();
-    less(*module.getFunction("entry"));
-    return test::simulateEntry(*module.getFunction("entry"), s.warps * 32, shared_,
-                               {uint64_t(q.data()), uint64_t(k.data()), uint64_t(v.data()), uint64_t(out.data()), 0,
-                                uint64_t(s.length), std::bit_cast<uint32_t>(kScale)})
-        .error;
+    const std::optional<Producer> producer = producerOf(function);
+    return test::simulateEntry(*module.getFunction("entry"), 32 * (s.warps + (producer ? producer->warps : 0)), shared_, args, schedule).error;
   }
 
   static size_t rows(const Shape &s) { return size_t(std::max(s.m, s.length)); }
@@ -297,6 +283,13 @@ protected:
 // what is stored by 2^-11 again.
 constexpr double kTolerance = 2e-3;
 
+void expectNear(const std::vector<uint16_t> &got, const std::vector<uint16_t> &wanted) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (size_t i = 0; i < got.size(); ++i)
+    ASSERT_TRUE(got[i] == wanted[i] || std::abs(valueOf(got[i]) - valueOf(wanted[i])) <= kTolerance)
+        << i << ": " << valueOf(got[i]) << " in place of " << valueOf(wanted[i]);
+}
+
 TEST_F(Attention, SimulatedAsInterpreted) {
   for (const Shape &s : {Shape{64, 32, 32, 4, 3, 160}, Shape{64, 64, 64, 4, 3, 320}, Shape{64, 16, 64, 4, 3, 16},
                          Shape{64, 32, 32, 4, 4, 83}, Shape{128, 32, 64, 8, 3, 128, true}, Shape{64, 32, 32, 4, 5, 200},
@@ -312,10 +305,7 @@ TEST_F(Attention, SimulatedAsInterpreted) {
     EXPECT_EQ(interpret(function, s), wanted);
     std::vector<uint16_t> got;
     ASSERT_EQ(simulate(function, s, got), "");
-    ASSERT_EQ(got.size(), wanted.size());
-    for (size_t i = 0; i < got.size(); ++i)
-      ASSERT_TRUE(got[i] == wanted[i] || std::abs(valueOf(got[i]) - valueOf(wanted[i])) <= kTolerance)
-          << i << ": " << valueOf(got[i]) << " in place of " << valueOf(wanted[i]);
+    expectNear(got, wanted);
   }
 }
 
@@ -340,7 +330,7 @@ TEST_F(Attention, NothingOfItsOrderCanBeLeftOut) {
   for (size_t left = 0; left < count; ++left) {
     std::vector<uint16_t> got;
     std::string name;
-    const std::string error = simulate(place(s), s, got, [&](llvm::Function &entry) {
+    const std::string error = simulate(place(s), s, got, {}, [&](llvm::Function &entry) {
       std::vector<llvm::CallInst *> order = test::orderOfLoop(entry);
       count = order.size();
       llvm::raw_string_ostream(name) << *order[left];
@@ -354,25 +344,22 @@ TEST_F(Attention, NothingOfItsOrderCanBeLeftOut) {
 
 TEST_F(Attention, FedByWarpsOfTheirOwn) {
   for (const Shape &s : {Shape{64, 32, 32, 4, 3, 160}, Shape{64, 64, 64, 4, 2, 300}, Shape{64, 16, 64, 4, 3, 16}, Shape{128, 32, 64, 8, 3, 128, true},
-                         Shape{128, 64, 32, 8, 2, 100, true}, Shape{64, 32, 128, 4, 2, 96}, Shape{64, 32, 32, 4, 3, 33, true}, Shape{64, 32, 32, 4, 2, 0}})
-    {
-      SCOPED_TRACE(s.str());
-      const std::vector<uint16_t> wanted = interpret(parse(attention(s)), s);
-      tt::FuncOp function = placeFed(s);
-      Status verified = verifyPlaced(function, chip_);
-      ASSERT_TRUE(bool(verified)) << verified.error().str();
-      verified = verifyShared(function, chip_);
-      ASSERT_TRUE(bool(verified)) << verified.error().str();
-      EXPECT_EQ(interpret(function, s), wanted);
-      for (const test::Schedule &schedule : schedules(s)) {
-        SCOPED_TRACE("ahead " + std::to_string(schedule.ahead) + (schedule.early ? ", early" : ""));
-        std::vector<uint16_t> got;
-        ASSERT_EQ(simulateFed(function, s, got, schedule), "");
-        for (size_t i = 0; i < got.size(); ++i)
-          ASSERT_TRUE(got[i] == wanted[i] || std::abs(valueOf(got[i]) - valueOf(wanted[i])) <= kTolerance)
-              << i << ": " << valueOf(got[i]) << " in place of " << valueOf(wanted[i]);
-      }
+                         Shape{128, 64, 32, 8, 2, 100, true}, Shape{64, 32, 128, 4, 2, 96}, Shape{64, 32, 32, 4, 3, 33, true}, Shape{64, 32, 32, 4, 2, 0}}) {
+    SCOPED_TRACE(s.str());
+    const std::vector<uint16_t> wanted = interpret(parse(attention(s)), s);
+    tt::FuncOp function = placeFed(s);
+    Status verified = verifyPlaced(function, chip_);
+    ASSERT_TRUE(bool(verified)) << verified.error().str();
+    verified = verifyShared(function, chip_);
+    ASSERT_TRUE(bool(verified)) << verified.error().str();
+    EXPECT_EQ(interpret(function, s), wanted);
+    for (const test::Schedule &schedule : schedules(s)) {
+      SCOPED_TRACE("ahead " + std::to_string(schedule.ahead) + (schedule.early ? ", early" : ""));
+      std::vector<uint16_t> got;
+      ASSERT_EQ(simulate(function, s, got, schedule), "");
+      expectNear(got, wanted);
     }
+  }
 }
 
 // Rows of Q that may have a negative number are no box: threads bring them, products read them out of registers, and no mask is branched over.
@@ -392,10 +379,8 @@ TEST_F(Attention, FedWithWhatIsNoBoxInRegisters) {
     EXPECT_EQ(interpret(function, s), wanted);
     for (const test::Schedule &schedule : schedules(s)) {
       std::vector<uint16_t> got;
-      ASSERT_EQ(simulateFed(function, s, got, schedule), "");
-      for (size_t i = 0; i < got.size(); ++i)
-        ASSERT_TRUE(got[i] == wanted[i] || std::abs(valueOf(got[i]) - valueOf(wanted[i])) <= kTolerance)
-            << i << ": " << valueOf(got[i]) << " in place of " << valueOf(wanted[i]);
+      ASSERT_EQ(simulate(function, s, got, schedule), "");
+      expectNear(got, wanted);
     }
   }
 }
@@ -414,9 +399,7 @@ TEST_F(Attention, GuardedMasksChangeNothing) {
     EXPECT_EQ(interpret(function, s), wanted);
     std::vector<uint16_t> got;
     ASSERT_EQ(simulate(function, s, got), "");
-    for (size_t i = 0; i < got.size(); ++i)
-      ASSERT_TRUE(got[i] == wanted[i] || std::abs(valueOf(got[i]) - valueOf(wanted[i])) <= kTolerance)
-          << i << ": " << valueOf(got[i]) << " in place of " << valueOf(wanted[i]);
+    expectNear(got, wanted);
   }
 }
 
@@ -425,13 +408,13 @@ TEST_F(Attention, NothingOfAProducersOrderCanBeLeftOut) {
   size_t count = 1;
   int needless = 0;
   std::vector<uint16_t> wanted;
-  ASSERT_EQ(simulateFed(placeFed(s), s, wanted, {}), "");
+  ASSERT_EQ(simulate(placeFed(s), s, wanted, {}), "");
   for (size_t left = 0; left < count; ++left) {
     std::string name;
     bool noticed = false;
     for (const test::Schedule &schedule : schedules(s)) {
       std::vector<uint16_t> got;
-      const std::string error = simulateFed(placeFed(s), s, got, schedule, [&](llvm::Function &entry) {
+      const std::string error = simulate(placeFed(s), s, got, schedule, [&](llvm::Function &entry) {
         std::vector<llvm::CallInst *> order;
         for (llvm::BasicBlock &block : entry)
           llvm::append_range(order, test::callsWith(block, {"wait", "barrier", "fence", "commit", "cp.async"}));

@@ -238,36 +238,6 @@ TEST_F(Boxes, FedByWarpsOfTheirOwn) {
   EXPECT_FALSE(producerOf(placedOf(kTwoGroups, Producers::Rotated)));
 }
 
-TEST_F(Boxes, NothingOfAProducersOrderCanBeLeftOut) {
-  const Kernel k = kTwoGroups;
-  const Size s{k.bm, k.bn, 6 * k.bk};
-  fill(k, s);
-  tt::FuncOp function = placedOf(k, Producers::All);
-  std::vector<Schedule> orders = schedules(k.warps);
-  orders.push_back({2, false, true}), orders.push_back({2, true, true});
-  size_t count = 1;
-  for (size_t left = 0; left < count; ++left) {
-    std::string name;
-    bool noticed = false;
-    for (const Schedule &schedule : orders) {
-      const std::string error = simulate(function, k, s, schedule, [&](llvm::Function &entry) {
-        std::vector<llvm::CallInst *> order;
-        for (llvm::BasicBlock &block : entry)
-          llvm::append_range(order, test::callsWith(block, {"wait", "barrier", "fence", "commit", "cp.async"}));
-        llvm::erase_if(order, [](const llvm::CallInst *call) { return test::textOf(*call).find("inval") != std::string::npos; });
-        count = order.size();
-        name.clear();
-        llvm::raw_string_ostream(name) << *order[left];
-        test::leaveOut(order[left]);
-      });
-      noticed = !error.empty() || wanted_ != got_;
-      if (noticed) break;
-    }
-    EXPECT_TRUE(noticed) << name;
-  }
-  EXPECT_GT(count, 15u);
-}
-
 /// What orders: barriers, waits, fences, ends of groups, and the copies themselves.
 std::vector<llvm::CallInst *> orderOf(llvm::Function &entry) {
   std::vector<llvm::CallInst *> order;
@@ -279,15 +249,21 @@ std::vector<llvm::CallInst *> orderOf(llvm::Function &entry) {
 }
 
 TEST_F(Boxes, NothingOfTheOrderCanBeLeftOut) {
-  for (const Kernel &k : {kTwoGroups, kTwoSlots}) {
+  struct Form {
+    Kernel kernel;
+    Producers producer;
+  };
+  for (const auto &[k, producer] : {Form{kTwoGroups, Producers::None}, Form{kTwoSlots, Producers::None}, Form{kTwoGroups, Producers::All}}) {
     const Size s{k.bm, k.bn, 6 * k.bk};
     fill(k, s);
-    tt::FuncOp function = placedOf(k);
+    tt::FuncOp function = placedOf(k, producer);
+    std::vector<Schedule> orders = schedules(k.warps);
+    if (producer != Producers::None) orders.push_back({2, false, true}), orders.push_back({2, true, true});
     size_t count = 1;
     for (size_t left = 0; left < count; ++left) {
       std::string name;
       bool noticed = false;
-      for (const Schedule &schedule : schedules(k.warps)) {
+      for (const Schedule &schedule : orders) {
         const std::string error = simulate(function, k, s, schedule, [&](llvm::Function &entry) {
           std::vector<llvm::CallInst *> order = orderOf(entry);
           count = order.size();
