@@ -9,6 +9,7 @@
 
 #include "backend/target.h"
 #include "base/diagnostics/common.h"
+#include "base/words.h"
 #include "package/aoti.h"
 #include "tensor_file.h"
 
@@ -22,11 +23,10 @@ std::string besideThisProgram() {
 }
 
 /// What PyTorch calls the instructions of a level.
-std::string torchIsa(const std::string &arch) {
-  if (arch == "x86-64-v3") return "AVX2";
-  if (arch == "x86-64-v4") return "AVX512";
-  return arch.ends_with("+amx") ? "AVX512 AVX512_VNNI AMX_TILE" : "AVX512 AVX512_VNNI";
-}
+constexpr std::pair<std::string_view, const char *> kTorchNames[] = {{"x86-64-v3", "AVX2"},
+                                                                      {"x86-64-v4", "AVX512"},
+                                                                      {"x86-64-v4+bf16", "AVX512 AVX512_VNNI"},
+                                                                      {"x86-64-v4+amx", "AVX512 AVX512_VNNI AMX_TILE"}};
 
 /// What the loader says of the archive: the user's notes, and the machine that the code is for. It warns where its own is another.
 std::vector<std::pair<std::string, std::string>> notesOf(const CompileOptions &options) {
@@ -36,10 +36,9 @@ std::vector<std::pair<std::string, std::string>> notesOf(const CompileOptions &o
   const Target *native = backend ? backend->native() : nullptr;
   if (!native || options.archs.size() > 1) return out;
   const bool here = options.archs.empty() || options.archs[0] == kNativeArch;
-  out.insert(out.end(), {{"AOTI_PLATFORM", "linux"},
-                         {"AOTI_MACHINE", "x86_64"},
-                         {"AOTI_CPU_ISA", torchIsa(here ? std::string(native->name) : options.archs[0])},
-                         {"AOTI_COMPUTE_CAPABILITY", ""}});
+  const std::optional<const char *> isa = named(kTorchNames, here ? native->name : std::string_view(options.archs[0]));
+  if (!isa) return out;
+  out.insert(out.end(), {{"AOTI_PLATFORM", "linux"}, {"AOTI_MACHINE", "x86_64"}, {"AOTI_CPU_ISA", *isa}, {"AOTI_COMPUTE_CAPABILITY", ""}});
   return out;
 }
 } // namespace
