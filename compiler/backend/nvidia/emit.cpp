@@ -254,7 +254,7 @@ void Emitter::emitOp(mlir::Operation *op) {
   case OpCode::Barrier:
   case OpCode::GpuBarrier:
     // Memory of other threads of the block is seen behind it, shared and global.
-    if (!turnOf(op).empty())
+    if (turnOf(op) != Turn::None)
       emitTurn(op);
     else if (op->hasAttr(placed::kWithProducerAttr))
       emitBarrierOfAll(block_);

@@ -42,10 +42,10 @@ void Emitter::emitTurn(mlir::Operation *op) {
   Value *threads = b.getInt32(kThreads), *first = b.getInt32(kFirst);
   auto arrive = [&](Value *number) { b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier_cta_arrive_aligned_count, {number, threads}); };
   auto wait = [&](Value *number) { b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_count, {number, threads}); };
-  const llvm::StringRef turn = turnOf(op);
-  if (turn == "first") return emitWhen(block_, b.CreateICmpEQ(block_.group, b.getInt32(groups - 1)), [&] { arrive(first); });
-  if (turn == "last") return emitWhen(block_, b.CreateICmpEQ(block_.group, b.getInt32(0)), [&] { wait(first); });
-  if (turn == "wait") return wait(b.CreateAdd(block_.group, first));
+  const Turn turn = turnOf(op);
+  if (turn == Turn::First) return emitWhen(block_, b.CreateICmpEQ(block_.group, b.getInt32(groups - 1)), [&] { arrive(first); });
+  if (turn == Turn::Last) return emitWhen(block_, b.CreateICmpEQ(block_.group, b.getInt32(0)), [&] { wait(first); });
+  if (turn == Turn::Wait) return wait(b.CreateAdd(block_.group, first));
   arrive(b.CreateAdd(b.CreateAnd(b.CreateAdd(block_.group, b.getInt32(1)), b.getInt32(groups - 1)), first));
 }
 

@@ -52,7 +52,7 @@ public:
     case OpCode::AtomicStore: atomic(); break;
     case OpCode::Barrier:
     case OpCode::GpuBarrier:
-      if (turnOf(op_).empty()) wait();
+      if (turnOf(op_) == Turn::None) wait();
       break;
     case OpCode::AsyncWait: wait(); break;
     case OpCode::LocalAlloc: {

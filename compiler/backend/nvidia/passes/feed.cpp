@@ -324,11 +324,11 @@ private:
     addTaken(first, inits);
     addState(inits);
     Value second = later(loop_.getLowerBound(), 1);
-    turn("first");
+    turn(Turn::First);
     scf::ForOp made = makeLoop(second, inits);
     rotatedTurn(made);
     b_.setInsertionPointAfter(made);
-    turn("last");
+    turn(Turn::Last);
 
     // The last products of the last turn.
     auto result = made.getResults().begin();
@@ -347,9 +347,9 @@ private:
   }
 
   /// Two groups of warps begin their products by turns.
-  void turn(StringRef which) {
+  void turn(Turn which) {
     constexpr int kTwoGroups = 8;
-    if (warps_ == kTwoGroups) ttg::BarrierOp::create(b_, loc_, "local")->setAttr(placed::kTurnAttr, b_.getStringAttr(which));
+    if (warps_ == kTwoGroups) setTurn(ttg::BarrierOp::create(b_, loc_, "local"), which);
   }
 
   void rotatedTurn(scf::ForOp made) {
@@ -365,10 +365,10 @@ private:
     SmallVector<Value> early, open;
     // Nobody has the other's turn while his own tiles are on their way.
     for (Operation *op : plan_.early) await(*feedOf(op));
-    this->turn("wait");
+    this->turn(Turn::Wait);
     for (Operation *op : plan_.early) early.push_back(multiply(*feedOf(op), turn, true)->getResult(0));
     for (OpenProduct &product : plan_.open) open.push_back(multiply(*feedOf(product.dot), before)->getResult(0));
-    this->turn("pass");
+    this->turn(Turn::Pass);
     for (Value sums : early) sums.getDefiningOp()->setAttr(placed::kOpenAttr, b_.getUnitAttr());
     for (Value sums : open) sums.getDefiningOp()->setAttr(placed::kOpenAttr, b_.getUnitAttr());
     placed::WaitProductsOp known = placed::WaitProductsOp::create(b_, loc_, ValueRange(early).getTypes(), early, uint32_t(open.size()));

@@ -1,14 +1,24 @@
 #include "backend/nvidia/passes/producer.h"
 
+#include "base/words.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
 
 namespace neso::nvidia {
 
-StringRef turnOf(Operation *op) {
+namespace {
+constexpr std::pair<std::string_view, Turn> kTurns[] = {{"first", Turn::First}, {"wait", Turn::Wait}, {"pass", Turn::Pass}, {"last", Turn::Last}};
+}
+
+Turn turnOf(Operation *op) {
   StringAttr turn = op->getAttrOfType<StringAttr>(placed::kTurnAttr);
-  return turn ? turn.getValue() : StringRef();
+  return turn ? named(kTurns, std::string_view(turn.getValue())).value_or(Turn::Unknown) : Turn::None;
+}
+
+void setTurn(Operation *op, Turn turn) {
+  for (const auto &[word, value] : kTurns)
+    if (value == turn) op->setAttr(placed::kTurnAttr, StringAttr::get(op->getContext(), word));
 }
 
 bool ProducerSlice::add(Value v) {

@@ -34,8 +34,10 @@ inline constexpr const char *kTurnAttr = "placed.turn";
 
 namespace neso::nvidia {
 
-/// Which of the four a barrier is; empty: it is a wait of the block.
-llvm::StringRef turnOf(mlir::Operation *op);
+/// What a barrier is in this order. None: it is a wait of the block; Unknown: its text says something else (N15).
+enum class Turn : uint8_t { None, First, Wait, Pass, Last, Unknown };
+Turn turnOf(mlir::Operation *op);
+void setTurn(mlir::Operation *op, Turn turn);
 
 /// What the producer runs of a function.
 struct ProducerSlice {

@@ -326,7 +326,7 @@ private:
     if (isa<ttg::AsyncCommitOp>(op)) state_.copies.emplace_back();
     if (auto wait = dyn_cast<ttg::AsyncWaitOp>(op))
       while (state_.copies.size() > size_t(wait.getPending()) + 1) state_.copies.pop_front();
-    if (const OpCode code = codeOf(op); code == OpCode::AsyncWait || ((code == OpCode::Barrier || code == OpCode::GpuBarrier) && turnOf(op).empty()))
+    if (const OpCode code = codeOf(op); code == OpCode::AsyncWait || ((code == OpCode::Barrier || code == OpCode::GpuBarrier) && turnOf(op) == Turn::None))
       waitOfBlock(!hasProducer_ || op->hasAttr(placed::kWithProducerAttr));
     if (isa<ttg::LocalLoadOp, tt::DotOp>(op)) read(op);
     if (auto wait = dyn_cast<placed::WaitProductsOp>(op)) waitProducts(wait);

@@ -106,19 +106,19 @@ private:
   /// Where a barrier in a loop is one's turn, the others stand in their places.
   void checkTurns(Operation *op) {
     if (!isa<ttg::BarrierOp>(op) || !op->hasAttr(placed::kTurnAttr)) return;
-    const StringRef which = turnOf(op);
+    const Turn which = turnOf(op);
     auto next = [](Operation *at, bool forwards) {
       do at = forwards ? at->getNextNode() : at->getPrevNode();
-      while (at && turnOf(at).empty() && !(isa<scf::ForOp>(at) && at->walk([](ttg::BarrierOp b) { return turnOf(b).empty() ? WalkResult::advance() : WalkResult::interrupt(); }).wasInterrupted()));
+      while (at && turnOf(at) == Turn::None && !(isa<scf::ForOp>(at) && at->walk([](ttg::BarrierOp b) { return turnOf(b) == Turn::None ? WalkResult::advance() : WalkResult::interrupt(); }).wasInterrupted()));
       return at;
     };
     Operation *before = next(op, false), *behind = next(op, true);
-    auto is = [](Operation *at, StringRef turn) { return at && turnOf(at) == turn; };
+    auto is = [](Operation *at, Turn turn) { return at && turnOf(at) == turn; };
     bool good = false;
-    if (which == "wait") good = isa<scf::ForOp>(op->getParentOp()) && !before && is(behind, "pass") && is(next(op->getParentOp(), false), "first");
-    if (which == "pass") good = isa<scf::ForOp>(op->getParentOp()) && !behind && is(before, "wait") && is(next(op->getParentOp(), true), "last");
-    if (which == "first") good = behind && isa<scf::ForOp>(behind) && is(next(behind, true), "last");
-    if (which == "last") good = before && isa<scf::ForOp>(before) && is(next(before, false), "first");
+    if (which == Turn::Wait) good = isa<scf::ForOp>(op->getParentOp()) && !before && is(behind, Turn::Pass) && is(next(op->getParentOp(), false), Turn::First);
+    if (which == Turn::Pass) good = isa<scf::ForOp>(op->getParentOp()) && !behind && is(before, Turn::Wait) && is(next(op->getParentOp(), true), Turn::Last);
+    if (which == Turn::First) good = behind && isa<scf::ForOp>(behind) && is(next(behind, true), Turn::Last);
+    if (which == Turn::Last) good = before && isa<scf::ForOp>(before) && is(next(before, false), Turn::First);
     require(good && warps_ % 4 == 0 && warps_ > 4, op, "N15: is a turn out of turn");
   }
 
@@ -140,7 +140,7 @@ private:
     bool waited = false, used = false;
     const bool hasProducer = function_->hasAttr(placed::kProducerAttr);
     for (Operation *at = op->getNextNode(); at; at = at->getNextNode()) {
-      if (isa<ttg::BarrierOp>(at) && turnOf(at).empty() && (used || !hasProducer || at->hasAttr(placed::kWithProducerAttr))) waited = true;
+      if (isa<ttg::BarrierOp>(at) && turnOf(at) == Turn::None && (used || !hasProducer || at->hasAttr(placed::kWithProducerAttr))) waited = true;
       if (uses(*at)) {
         require(waited || used, at, "N13: uses barriers behind no wait of the block");
         used = true, waited = false;

@@ -478,8 +478,8 @@ TEST_F(Attention, TheVerifierKnowsWhatAProducerWaitsFor) {
   everyOne([&](mlir::Operation *op) { return llvm::isa<ttg::ArriveOp>(op); }, "N13");
   everyOne([&](mlir::Operation *op) { return llvm::isa<ttg::ExpectOp>(op) && inLoop(op); }, "N13");
   everyOne([&](mlir::Operation *op) { return llvm::isa<placed::FenceAsyncOp>(op) && op->getParentOp() == op->getParentOfType<tt::FuncOp>(); }, "N13");
-  everyOne([&](mlir::Operation *op) { return llvm::isa<ttg::BarrierOp>(op) && turnOf(op).empty(); }, "N13");
-  everyOne([&](mlir::Operation *op) { return !turnOf(op).empty(); }, "N15");
+  everyOne([&](mlir::Operation *op) { return llvm::isa<ttg::BarrierOp>(op) && turnOf(op) == Turn::None; }, "N13");
+  everyOne([&](mlir::Operation *op) { return turnOf(op) != Turn::None; }, "N15");
   auto withoutMark = [](const char *mark) {
     return [mark](tt::FuncOp f) {
       f.walk([&](mlir::Operation *op) {
