@@ -159,6 +159,7 @@ void printText(const neso_model *m) {
     fmt::print("size {}{}\n", dimText({symbol.min, symbol.max, symbol.name}),
                symbol.hint > 0 ? fmt::format(", exported with {}", symbol.hint) : "");
   }
+  for (int32_t i = 0; i < neso_model_op_count(m); ++i) fmt::print("calls {}, which --op-library brings\n", neso_model_op(m, i));
   bool elsewhere = true;
   for (int32_t i = 0; i < neso_model_target_count(m); ++i) {
     neso_target_info t;

@@ -69,6 +69,8 @@ void free_argument(argument *a);
 neso_dl_versioned *allocate_result(const neso_tensor *wanted);
 /* The same on a GPU, from the allocator of the library that the arguments came from, in the order of its current stream. */
 neso_dl_versioned *allocate_there(const neso_tensor *wanted, const neso_dl_exchange *exchange);
+/* The same around memory that stays the runtime's. */
+neso_dl_versioned *lend_memory(const neso_tensor *t);
 /* A tensor of the maker's kind around the memory, which it owns from now on, also after a failure. */
 PyObject *wrap_result(neso_dl_versioned *memory, neso_dtype dtype, const result_maker *maker);
 /* The maker that a type of tensors stands for (torch.Tensor, numpy.ndarray). */
@@ -136,6 +138,8 @@ typedef struct model_object {
   int threads;
   neso_device_kind device;
   int32_t device_index;
+  neso_op *operators; /* functions of Python's; NULL: none */
+  int32_t operator_count;
   char *driver, *cublas; /* paths of CUDA's libraries; NULL: where the runtime looks */
   PyObject *weak_references;
 } model_object;
@@ -155,6 +159,12 @@ extern PyObject *model_type, *memory_type;
 /* launch(name, grid, letters, args, stream=0) of models: letters has one for each argument: p a pointer, i an integer, f and d floats.
  * stream: of CUDA, on which the launch is queued; 0: the context's own. */
 PyObject *launch_method(PyObject *object, PyObject *args);
+
+/* ---- Operators of the caller's (operators.c) */
+
+/* Asks resolver(name), None or a function(arguments, outputs, stream) each, for what the loaded model calls. */
+int give_operators(model_object *self, PyObject *resolver);
+void free_operators(model_object *self);
 
 /* Everything that a package says of itself, as a dictionary. */
 PyObject *describe_model(PyObject *self, PyObject *unused);

@@ -334,17 +334,17 @@ static int make_first_slot(model_object *self) {
   return 0;
 }
 
-/* Model(source, name, arch, check, threads, device, device_index, constants, driver, cublas, operators): source is a path or the package's
+/* Model(source, name, arch, check, threads, device, device_index, constants, driver, cublas, operators, resolver): source is a path or the package's
  * bytes; device -1: the package is only looked at, and no call can be made; operators is the address of an array of neso_op that ends with a
- * row without a name, and outlives the model; 0: none. */
+ * row without a name, and outlives the model; 0: none, then resolver, if it is not None, is asked for those that the model calls. */
 static int init_model(PyObject *object, PyObject *args, PyObject *kwargs) {
   model_object *self = (model_object *)object;
-  static char *keywords[] = {"source", "name", "arch", "check", "threads", "device", "device_index", "constants", "driver", "cublas", "operators", NULL};
+  static char *keywords[] = {"source", "name", "arch", "check", "threads", "device", "device_index", "constants", "driver", "cublas", "operators", "resolver", NULL};
   unsigned long long operators = 0;
-  PyObject *source, *constants = NULL;
+  PyObject *source, *constants = NULL, *resolver = Py_None;
   const char *name = NULL, *arch = NULL, *driver = NULL, *cublas = NULL;
   int check = 0, device = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|zziiiiOzzK", keywords, &source, &name, &arch, &check, &self->threads, &device, &self->device_index, &constants, &driver, &cublas, &operators)) return -1;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|zziiiiOzzKO", keywords, &source, &name, &arch, &check, &self->threads, &device, &self->device_index, &constants, &driver, &cublas, &operators, &resolver)) return -1;
   if (self->model) return PyErr_SetString(PyExc_RuntimeError, "the model is loaded already"), -1;
   self->driver = driver ? strdup(driver) : NULL;
   self->cublas = cublas ? strdup(cublas) : NULL;
@@ -371,7 +371,7 @@ static int init_model(PyObject *object, PyObject *args, PyObject *kwargs) {
   free((void *)options.constants);
   if (failed) return -1;
   if (status != NESO_OK) return raise_status(status), -1;
-  if (read_signature(self)) return -1;
+  if (read_signature(self) || (!options.ops && !options.look_only && give_operators(self, resolver))) return -1;
   return options.look_only ? 0 : make_first_slot(self);
 }
 
@@ -403,6 +403,7 @@ static void free_model(PyObject *object) {
     free_slot(self, slot);
   }
   neso_model_free(self->model);
+  free_operators(self);
   for (int32_t i = 0; i < self->constant_count; ++i) free_argument(&self->constants[i]);
   free(self->constants);
   for (int32_t i = 0; self->labels && i < self->input_count + self->output_count; ++i) free(self->labels[i]);

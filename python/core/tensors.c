@@ -289,6 +289,18 @@ neso_dl_versioned *allocate_result(const neso_tensor *wanted) {
   return out;
 }
 
+neso_dl_versioned *lend_memory(const neso_tensor *t) {
+  const size_t rank = (size_t)t->rank;
+  neso_dl_versioned *out = malloc(sizeof *out + 2 * rank * sizeof(int64_t));
+  if (!out) return NULL;
+  int64_t *sizes = (int64_t *)(out + 1);
+  if (rank) memcpy(sizes, t->sizes, rank * sizeof(int64_t));
+  if (rank) memcpy(sizes + rank, t->strides, rank * sizeof(int64_t));
+  const neso_dl_dtype dtype = {dtypes[t->dtype].code, dtypes[t->dtype].bits, 1};
+  *out = (neso_dl_versioned){{NESO_DLPACK_MAJOR, 0}, NULL, free_result, 0, {t->data, {t->device == NESO_CUDA ? 2 : 1, t->device_index}, t->rank, dtype, sizes, sizes + rank, 0}};
+  return out;
+}
+
 static void free_result_there(neso_dl_versioned *self) {
   neso_dl_versioned *inner = self->owner;
   if (inner->release) inner->release(inner);

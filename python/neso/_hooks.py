@@ -18,6 +18,14 @@ def grad_enabled():
     return torch is not None and torch.is_grad_enabled()
 
 
+def tensor_type():
+    return sys.modules["torch"].Tensor
+
+
+def exception_text(exception):
+    return f"{type(exception).__name__}: {exception}"
+
+
 def dlpack_capsule(tensor):
     try:
         return tensor.__dlpack__(max_version=(1, 3))

@@ -72,6 +72,12 @@ def _operators(path):
         raise InputError(f"'{path}' cannot be used as a library of operators: it has no array neso_ops", "E0816", "OP_LIBRARY") from None
 
 
+def _registered(name):
+    """The operator of that name that torch has in this process, as _core calls it; None: there is none."""
+    from . import _operators
+    return _operators.registered(name)
+
+
 def _make_class():
     core = _core()
 
@@ -87,7 +93,7 @@ def _make_class():
                                        "cuda_driver": cuda_driver, "cublas": cublas, "op_library": op_library}
             self._operators, operators = _operators(op_library)
             super().__init__(source=source, name=name, arch=arch, check=int(check), threads=threads, device=kind, device_index=index, constants=weights, driver=cuda_driver,
-                             cublas=cublas, operators=operators)
+                             cublas=cublas, operators=operators, resolver=_registered if op_library is None else None)
             self.info = self.describe()
             self.inputs, self.outputs = _values(self.info["inputs"]), _values(self.info["outputs"])
             self._result_type = _result_type(result)
@@ -208,7 +214,8 @@ def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None,
     check:   verify the checksum of every byte
     result:  "torch" or "numpy": what results are made of; by default what the first tensor argument is
     cuda_driver, cublas: paths of CUDA's libraries, or "" for no cuBLASLt; by default where the runtime looks
-    op_library: a shared library with the operators that the model calls and that are not PyTorch's (neso_ops, see neso.h)
+    op_library: a shared library with the operators that the model calls and that are not PyTorch's (neso_ops, see neso.h); without it those
+             that torch has registered in this process are called
 
     On a GPU, arguments that lie there are used where they lie, the work is queued on the stream that torch works on, and results are
     torch's own memory: nobody waits (model.synchronize()). Arguments on the host are copied, and without any argument on the GPU results

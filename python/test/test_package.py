@@ -3,6 +3,7 @@ import copy
 import gc
 import importlib
 import io
+import math
 import os
 import pickle
 import signal
@@ -44,11 +45,13 @@ class Counter(torch.nn.Module):
 
 
 def read_tensors(path):
-    """The float32 tensors of a .safetensors file."""
+    """The tensors of a .safetensors file, of float32 and int64."""
     import json
+    dtypes = {"F32": torch.float32, "I64": torch.int64}
     data = path.read_bytes()
     size = int.from_bytes(data[:8], "little")
-    return {name: torch.frombuffer(bytearray(data[8 + size:][slice(*row["data_offsets"])]), dtype=torch.float32).reshape(row["shape"])
+    return {name: torch.frombuffer(bytearray(data[8 + size:][slice(*row["data_offsets"])]), dtype=dtypes[row["dtype"]]).reshape(row["shape"])
+            if math.prod(row["shape"]) else torch.empty(row["shape"], dtype=dtypes[row["dtype"]])
             for name, row in json.loads(data[8:8 + size]).items()}
 
 
@@ -254,6 +257,38 @@ def test_operators_of_the_users_come_with_a_library():
     for wrong in ("nowhere.so", neso._model._core().__file__):
         with pytest.raises(neso.InputError, match="cannot be used as a library of operators"):
             package.load(op_library=wrong)
+
+
+def test_operators_that_torch_has_registered():
+    """Without a library a model calls what torch.library has in this process: arguments of each kind, changes in place, sizes that the operator decides, its exceptions."""
+    import importlib.util
+    from pathlib import Path
+    root = Path(__file__).parents[2]
+    if not hasattr(torch.ops.neso_test, "mix"):
+        spec = importlib.util.spec_from_file_location("golden_extern", root / "tools/golden_extern.py")
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    goldens = root / "tests/goldens/extern"
+    for name, operators in (("model", {"neso_test::mix", "neso_test::total"}), ("changes", {"neso_test::scale_", "neso_test::push", "neso_test::total"}),
+                            ("sized", {"neso_test::over", "neso_test::over:sizes"})):
+        model = neso.compile(goldens / f"{name}.export.pt2").load()
+        assert set(model.info["operators"]) == operators
+        for rows in (4, 9):
+            given, wanted = read_tensors(goldens / f"inputs.{rows}.safetensors"), read_tensors(goldens / f"{name}.outputs.{rows}.safetensors")
+            fresh = neso.compile(goldens / f"{name}.export.pt2").load()
+            for at, result in enumerate(fresh(given["0"], given["1"])):
+                torch.testing.assert_close(result, wanted[str(at)])
+
+    @torch.library.custom_op("neso_python_test::refuses", mutates_args=())
+    def refuses(x: torch.Tensor) -> torch.Tensor:
+        if x.sum() < 0:
+            raise ValueError("sums below zero are not wanted")
+        return x * 2
+
+    refuses.register_fake(torch.empty_like)
+    model = neso.compile(function(lambda x: torch.ops.neso_python_test.refuses(x) + 1), (torch.ones(3),)).load()
+    with pytest.raises(neso.Error, match="ValueError: sums below zero are not wanted"):
+        model(-torch.ones(3))
+    torch.testing.assert_close(model(torch.ones(3)), torch.full((3,), 3.0))
 
 
 def quantised_by_torchao(model):

@@ -63,8 +63,7 @@ const neso_op *extern_calls::find(const char *name) const {
   return nullptr;
 }
 
-// Whether no step before calls the same operator.
-static bool is_first_call(const plan &program, const step &call) {
+bool is_first_call(const plan &program, const step &call) {
   for (const step &s : program.steps) {
     if (&s == &call) return true;
     if (s.kind == fbs::Step::CallExtern &&

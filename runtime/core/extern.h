@@ -13,6 +13,9 @@ struct op_list {
 /// NESO_PACKAGE_MALFORMED unless all that the row names exists; `p` has its slots and buffers.
 neso_status check_call(const plan &p, const fbs::CallExtern *row);
 
+/// Whether no step before this call calls the same operator.
+bool is_first_call(const plan &program, const step &call);
+
 /// The calls of one context's runs.
 class extern_calls {
 public:

@@ -140,6 +140,18 @@ neso_status neso_model_symbol(const neso_model *m, int32_t index, neso_symbol_in
   return NESO_OK;
 }
 
+int32_t neso_model_op_count(const neso_model *m) {
+  int32_t count = 0;
+  for (const step &s : m->plan.steps) count += s.kind == fbs::Step::CallExtern && is_first_call(m->plan, s);
+  return count;
+}
+const char *neso_model_op(const neso_model *m, int32_t index) {
+  for (const step &s : m->plan.steps)
+    if (s.kind == fbs::Step::CallExtern && is_first_call(m->plan, s) && index-- == 0) return text(static_cast<const fbs::CallExtern *>(s.row)->op());
+  return nullptr;
+}
+void neso_model_set_ops(neso_model *m, const neso_op *ops, size_t count) { m->ops = {ops, count}; }
+
 neso_status neso_model_solve_sizes(const neso_model *m, const char *const *names, const int64_t *values, size_t count,
                                    int64_t *out) {
   const plan &p = m->plan;

@@ -269,6 +269,12 @@ typedef struct neso_symbol_info {
 NESO_API int32_t neso_model_symbol_count(const neso_model *model);
 NESO_API neso_status neso_model_symbol(const neso_model *model, int32_t index, neso_symbol_info *out_info);
 
+/* Operators of the caller's that the model calls (see neso_op), each once, in the order of their first calls: "mylib::scale". */
+NESO_API int32_t neso_model_op_count(const neso_model *model);
+NESO_API const char *neso_model_op(const neso_model *model, int32_t index);
+/* Gives them after the model was loaded, in place of neso_model_options.ops. Contexts that were made before keep those that they found. */
+NESO_API void neso_model_set_ops(neso_model *model, const neso_op *ops, size_t count);
+
 /* The sizes that all inputs take when the named sizes have the given values: for making inputs. Sizes that are not named take their hint,
  * else the least value of their range that is at least 2. out_sizes: the dimensions of all inputs, one input after the other. */
 NESO_API neso_status neso_model_solve_sizes(const neso_model *model, const char *const *names, const int64_t *values,
