@@ -223,7 +223,17 @@ Val Emitter::index(Expr e) {
         isMod ? select(differ, binary("arith.addi", r, d), r) : select(differ, binary("arith.subi", q, intConst(1)), q);
     break;
   }
-  case ExprKind::Pow: NESO_UNREACHABLE("a power in an index expression");
+  case ExprKind::Pow: {
+    // By squares. Of exponents past 63 only 0, 1 and -1 have a power in 64 bits, and for them parity is all that counts.
+    Val square = index(ops[0]), n = index(ops[1]);
+    n = binary("arith.minsi", n, binary("arith.addi", intConst(62), binary("arith.andi", n, intConst(1))));
+    out = intConst(1);
+    for (int bit = 0; bit < 6; ++bit) {
+      if (bit) square = binary("arith.muli", square, square);
+      out = select(compare("ne", binary("arith.andi", n, intConst(1 << bit)), intConst(0)), binary("arith.muli", out, square), out);
+    }
+    break;
+  }
   case ExprKind::Eq: out = fromBool(compare("eq", index(ops[0]), index(ops[1]))); break;
   case ExprKind::Ne: out = fromBool(compare("ne", index(ops[0]), index(ops[1]))); break;
   case ExprKind::Lt: out = fromBool(compare("lt", index(ops[0]), index(ops[1]))); break;
