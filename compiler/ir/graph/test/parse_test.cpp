@@ -42,6 +42,7 @@ nodes:
   %m, none = aten.max.dim(%y, -1, false) : bf16[s0]
   %v = aten.view.default(self=%y, size=[%n, %h, 4], other=[1, 2], none_of=[]) : bf16[s0, 2, 4]
   %c = mylib.all.default(values[], [%y, none], [1.0, -2.5], reals[], [true, false], ["a\nb", "c"], strings[], bools[], 1e-05, inf, nan, f32, bool, memory_format(1), layout(0), device(cpu), device(cuda:1), complex(1, -2.5), [[1, 2], [3]], [[0.5]], [[%y], [%a, %b]], object(q, Q), {key: %y, other: [1]}, none, "t") : object
+  [%lone], %maybe?, []! = mylib.some.default(%y) : bf16[s0, 8], bf16[s0, 8]
   %r = higher_order.cond(%t_pred, {
     inputs:
       %p: bf16[s0, 8]
