@@ -78,16 +78,17 @@ TEST(GraphText, GivesBackItsText) {
   EXPECT_EQ(m->storages[1].data[2], 0x80);
   EXPECT_EQ(m->outputs[2].target, "x");
   EXPECT_EQ(m->outputs[2].kind, Output::Kind::InputMutation);
-  ASSERT_EQ(m->graph.nodes.size(), 8u);
+  ASSERT_EQ(m->graph.nodes.size(), 9u);
   EXPECT_EQ(m->graph.nodes[1].loc.line, 12);
   EXPECT_EQ(m->graph.nodes[2].name, "split");
   EXPECT_EQ(std::get<std::vector<IntOrSym>>(m->graph.nodes[4].args[1]).size(), 3u);
   EXPECT_TRUE(std::holds_alternative<bool>(m->inputs[2].constant));
+  EXPECT_EQ(m->graph.nodes[6].returns, (std::vector<Node::Return>{Node::Return::List, Node::Return::Optional, Node::Return::Other}));
   const Node &all = m->graph.nodes[5];
   EXPECT_TRUE(std::holds_alternative<std::vector<ValueId>>(all.args[0]));
   EXPECT_TRUE(std::holds_alternative<std::vector<std::vector<int64_t>>>(all.args[18]));
   EXPECT_EQ(std::get<Device>(all.args[16]).index, 1);
-  const auto *inner = std::get_if<std::shared_ptr<Graph>>(&m->graph.nodes[6].args[1]);
+  const auto *inner = std::get_if<std::shared_ptr<Graph>>(&m->graph.nodes[7].args[1]);
   ASSERT_TRUE(inner);
   EXPECT_EQ((*inner)->nodes.size(), 1u);
 }
