@@ -215,6 +215,10 @@ int32_t bind_inputs(const container &c, AtenTensorHandle *handles, size_t count,
 int32_t hand_out(const container &c, neso_context *context, const neso_tensor *results, AtenTensorHandle *handles,
                  size_t count) {
   for (size_t i = 0; i < count; ++i) {
+    neso_value_info info;
+    neso_model_output(c.model, int32_t(i), &info);
+    handles[i] = nullptr; // None, to the loader
+    if (info.kind == NESO_VALUE_NONE) continue;
     if (!results[i].data && !results[i].sizes) return failed("an output of the model is no tensor");
     handles[i] = new_tensor(*c.torch, results[i]);
     neso_tensor to = results[i];
