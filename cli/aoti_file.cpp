@@ -9,6 +9,7 @@
 
 #include "backend/target.h"
 #include "base/diagnostics/common.h"
+#include "base/json.h"
 #include "base/words.h"
 #include "package/aoti.h"
 #include "tensor_file.h"
@@ -43,7 +44,7 @@ std::vector<std::pair<std::string, std::string>> notesOf(const CompileOptions &o
 }
 } // namespace
 
-Result<std::string> asAotiArchive(const std::string &package, const CompileOptions &options, const std::string &library) {
+Result<std::string> asAotiArchive(const Compilation &compiled, const CompileOptions &options, const std::string &library) {
   const std::string path = library.empty() ? besideThisProgram() : library;
   std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen(path.c_str(), "rb"), std::fclose);
   if (!file) return fail(diag::FileUnreadable, {}, path, std::strerror(errno));
@@ -53,7 +54,7 @@ Result<std::string> asAotiArchive(const std::string &package, const CompileOptio
   if (std::ferror(file.get())) return fail(diag::FileUnreadable, {}, path, std::strerror(errno));
   std::string notes;
   for (const auto &[key, value] : notesOf(options)) notes += (notes.empty() ? "" : ", ") + jsonString(key) + ": " + jsonString(value);
-  return aotiArchive(code, package, "{" + notes + "}");
+  return aotiArchive(code, compiled.package, "{" + notes + "}", compiled.operatorCalls);
 }
 
 } // namespace neso::cli

@@ -7,8 +7,8 @@
 
 namespace neso::cli {
 
-/// The archive for PyTorch's loader of a package that was compiled with these options. library: a path of libneso_aoti.so; empty: the one
+/// The archive for PyTorch's loader of what was compiled with these options, `forTorch` among them. library: a path of libneso_aoti.so; empty: the one
 /// that was built beside this program.
-Result<std::string> asAotiArchive(const std::string &package, const CompileOptions &options, const std::string &library);
+Result<std::string> asAotiArchive(const Compilation &compiled, const CompileOptions &options, const std::string &library);
 
 } // namespace neso::cli

@@ -1,5 +1,6 @@
 // neso bench: how long loading, the first run and later runs of a package take, and how much memory a run holds.
 #include "bench_report.h"
+#include "base/json.h"
 #include "flags.h"
 #include "session.h"
 #include "timing.h"

@@ -12,6 +12,7 @@
 #include "base/atomic_file.h"
 #include "base/diagnostics/cli.h"
 #include "base/diagnostics/common.h"
+#include "base/json.h"
 #include "driver/report.h"
 
 namespace neso::cli {

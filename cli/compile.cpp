@@ -46,6 +46,7 @@ int run(Options o) {
   if (!o.ptxas.empty()) o.compile.options.emplace_back("assembler", o.ptxas);
   // PyTorch's loader may give any weight another value, and what it brings weights for may hand over memory to be read where it lies.
   o.compile.updatable |= o.format == "aoti";
+  o.compile.forTorch = o.format == "aoti";
   if (o.format == "aoti" && o.weights == "none") o.compile.options.emplace_back("weight-order", "model");
   Result<Notes> notes = parseNotes(o.metadata);
   if (!notes) return report(notes.error());
@@ -82,7 +83,7 @@ int run(Options o) {
     return s ? 0 : report(s.error());
   }
   if (o.format == "aoti") {
-    Result<std::string> archive = asAotiArchive(c->package, o.compile, o.aotiLibrary);
+    Result<std::string> archive = asAotiArchive(*c, o.compile, o.aotiLibrary);
     if (!archive) return report(archive.error());
     if (!o.report.empty())
       if (Status s = writeFileAtomically(o.report, c->report); !s) return report(s.error());

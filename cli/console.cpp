@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "base/diagnostics/cli.h"
+#include "base/json.h"
 #include "tensor_file.h"
 
 namespace neso::cli {

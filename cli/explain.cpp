@@ -3,6 +3,7 @@
 #include <cctype>
 
 #include "explanations.h"
+#include "base/json.h"
 #include "tensor_file.h"
 #include "verb.h"
 #include "words.h"

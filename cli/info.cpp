@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "device.h"
+#include "base/json.h"
 #include "model_file.h"
 #include "verb.h"
 

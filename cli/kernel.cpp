@@ -3,6 +3,7 @@
 
 #include "backend/target.h"
 #include "base/atomic_file.h"
+#include "base/json.h"
 #include "driver/kernel.h"
 #include "driver/settings.h"
 #include "flags.h"

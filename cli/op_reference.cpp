@@ -12,7 +12,7 @@ using Call = loops::ExternSpec;
 
 // Both enumerations have one order.
 static_assert(static_cast<int>(Call::Argument::Kind::Tensor) == NESO_OP_TENSOR && static_cast<int>(Call::Argument::Kind::DType) == NESO_OP_DTYPE &&
-              static_cast<int>(Call::Argument::Kind::Texts) == NESO_OP_TEXTS);
+              static_cast<int>(Call::Argument::Kind::Device) == NESO_OP_DEVICE);
 
 neso_status note(const neso_op_call *call, const char *text) {
   *static_cast<std::string *>(call->failure) = text ? text : "";
@@ -38,10 +38,15 @@ Status callRow(const neso_op &row, const Call &spec, std::span<const Call::HostV
   }
   const std::vector<neso_tensor> in = tensorsOf(inputs), out = tensorsOf(outputs);
   std::string why;
-  const neso_op_call call{sizeof call, row.name, arguments.data(), static_cast<int32_t>(arguments.size()), in.data(), static_cast<int32_t>(in.size()),
-                          out.data(), static_cast<int32_t>(out.size()), NESO_CPU, 0, nullptr, note, &why};
+  std::vector<neso_op_size> asked;
+  for (const Call::Size &s : spec.asked) asked.push_back({static_cast<int32_t>(s.result), static_cast<int32_t>(s.dim)});
+  int64_t results = 0;
+  for (const Call::Result &r : spec.results) results += r.count;
+  const neso_op_call call{sizeof call, spec.op.c_str(), arguments.data(), static_cast<int32_t>(arguments.size()), in.data(), static_cast<int32_t>(in.size()),
+                          out.data(), static_cast<int32_t>(out.size()), NESO_CPU, 0, nullptr, note, &why,
+                          static_cast<int32_t>(spec.number), static_cast<int32_t>(results), asked.data(), static_cast<int32_t>(asked.size()), nullptr};
   if (row.run(row.user, &call) == NESO_OK) return {};
-  return fail(diag::OpFailedInReference, {}, row.name, why.empty() ? "it does not say why" : why);
+  return fail(diag::OpFailedInReference, {}, spec.op, why.empty() ? "it does not say why" : why);
 }
 
 /// Gives the nodes and those inside of them their functions; the names of those that have none go to `missing`.
@@ -52,7 +57,10 @@ void give(std::vector<loops::Node> &nodes, const OpLibrary &library, std::vector
     auto *call = n.as<Call>();
     if (!call) continue;
     const neso_op *end = library.ops() + library.count();
-    const neso_op *row = std::find_if(library.ops(), end, [&](const neso_op &op) { return op.run && op.device == NESO_CPU && call->op == op.name; });
+    auto of = [&](std::string_view name) {
+      return std::find_if(library.ops(), end, [&](const neso_op &op) { return op.run && op.device == NESO_CPU && name == op.name; });
+    };
+    const neso_op *own = of(call->op), *row = own != end ? own : of("*");
     if (row == end) {
       if (std::find(missing.begin(), missing.end(), call->op) == missing.end()) missing.push_back(call->op);
       continue;

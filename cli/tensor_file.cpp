@@ -9,6 +9,7 @@
 #include <simdjson.h>
 
 #include "base/atomic_file.h"
+#include "base/json.h"
 #include "neso/neso.h"
 
 namespace neso::cli {
@@ -260,21 +261,6 @@ Status writeNpy(const std::string &path, const HostTensor &t) {
   if (Status s = file.write(header.data(), header.size()); !s) return s;
   if (Status s = file.write(t.data(), t.bytes); !s) return s;
   return file.commit();
-}
-
-std::string jsonString(const std::string &text) {
-  std::string out = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\')
-      out += fmt::format("\\{}", c);
-    else if (c == '\n')
-      out += "\\n";
-    else if (static_cast<unsigned char>(c) < 0x20)
-      out += fmt::format("\\u{:04x}", static_cast<int>(c));
-    else
-      out += c;
-  }
-  return out + "\"";
 }
 
 } // namespace neso::cli

@@ -36,7 +36,4 @@ Status writeSafetensors(const std::string &path, const std::vector<HostTensor> &
 /// One tensor; E0815 for a dtype that NumPy lacks.
 Status writeNpy(const std::string &path, const HostTensor &tensor);
 
-/// `text` as a JSON string, quotes included.
-std::string jsonString(const std::string &text);
-
 } // namespace neso::cli

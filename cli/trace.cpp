@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/atomic_file.h"
+#include "base/json.h"
 #include "tensor_file.h"
 #include "timing.h"
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/diagnostics/cli.h"
+#include "base/json.h"
 #include "console.h"
 #include "driver/compile.h"
 #include "flags.h"

@@ -23,6 +23,11 @@ def bags():
         c("dynamic", lambda i, w: bag(i, w, mode="mean"), "i64 6x7 <50", table, more=[["i64 2x3 <50", table]], dynamic=({0: B, 1: N}, None)),
         *[c(f"segments_{m}", lambda x, m=m: torch.segment_reduce(x, m, lengths=torch.tensor([3, 0, 5, 12])), "f32 20x3") for m in ("sum", "mean", "max", "min", "prod")],
         c("segments_offsets", lambda x: torch.segment_reduce(x, "sum", offsets=torch.tensor([0, 4, 4, 9])), "f32 9"),
+        # All four results: which bag each index is in, the sizes of the bags, where the greatest values come from.
+        *[c(f"records_{name}{form}", lambda i, w, mode=mode, last=last, padding=padding: torch.ops.aten._embedding_bag(w, i, BAGS, False, mode, False, None, last, padding), "i64 40 <7", "f32 7x5")
+          for mode, name in enumerate(("sum", "mean", "max")) for form, last, padding in (("", False, -1), ("_padding", False, 3), ("_last", True, -1))],
+        c("records_forward", lambda i, w: torch.ops.aten._embedding_bag_forward_only(w, i, BAGS.int(), False, 2, False, None, False, 0), "i32 40 <4", "bf16 4x3"),
+        c("records_dynamic", lambda i, w, o: torch.ops.aten._embedding_bag(w, i, o, False, 1), "i64 40 <50", "f32 50x3", BAGS, more=[["i64 9 <50", "f32 50x3", torch.tensor([0, 4, 4])]], dynamic=({0: N}, None, {0: B})),
     ]
 
 

@@ -153,6 +153,7 @@ std::optional<DType> dtypeNamed(std::string_view text, std::string_view (*nameOf
   return std::nullopt;
 }
 
+int torchNumber(DType t) { return row(t).torchNumber; }
 std::optional<DType> dtypeOfTorch(int64_t number) {
   for (int t = 0; t < kDTypeCount; ++t)
     if (kRows[static_cast<size_t>(t)].torchNumber == number) return static_cast<DType>(t);

@@ -50,7 +50,8 @@ std::string_view tritonName(DType t);
 std::string_view tileName(DType t);
 /// The type of which such a function says that text, by the order of the table; nullopt for "" and what is no type.
 std::optional<DType> dtypeNamed(std::string_view text, std::string_view (*nameOf)(DType) = name);
-/// By PyTorch's number in a .pt2.
+/// PyTorch's number in a .pt2, and the type of that number.
+int torchNumber(DType t);
 std::optional<DType> dtypeOfTorch(int64_t number);
 
 /// How a float's bits are read (NESO_FLOAT of abi/dtypes.def).

@@ -36,6 +36,7 @@
 #include "lower/schedule/schedule.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "package/operator_calls.h"
 #include "package/package.h"
 
 namespace neso {
@@ -239,6 +240,11 @@ private:
     if (userKernels_) contents.metadata = userKernels_->metadata();
     contents.metadata.insert(contents.metadata.end(), options_.metadata.begin(), options_.metadata.end());
     contents.weights = options_.weights;
+    if (options_.forTorch) {
+      Result<std::string> calls = operatorCallsForTorch(plan);
+      if (!calls) return calls.takeError();
+      out_.operatorCalls = std::move(*calls);
+    }
     if (options_.report) out_.report = htmlReport(plan, usage_, out_.times);
     if (Status s = writeOutput(contents, options_, out_); !s) return s.takeError();
     mark("package");

@@ -46,6 +46,7 @@ struct CompileOptions {
   /// With output: called when all but the package is there; if it fails there is no package.
   std::function<Status(const struct Compilation &)> beforeOutput;
   WeightPlace weights; // File: with output only
+  bool forTorch = false; // fill Compilation::operatorCalls
   std::vector<std::pair<std::string, std::string>> metadata; // the user's notes, into the package
   /// Chooses among the ways to compile a kernel, for tuning: given its machine and key ("sm_90 contraction-…",
   /// tuning.h) and the names of the ways, the cost model's first. Empty: the cost model's.
@@ -69,6 +70,7 @@ struct Compilation {
   std::string package; // the bytes of the .neso; empty when `emit` or `output` was asked
   std::string emitted; // the text of the stage asked for
   std::string report;  // HTML
+  std::string operatorCalls; // JSON: what PyTorch's loader is told of the operators of the caller's; empty: the model calls none
   std::vector<StepTime> times;
   std::vector<KernelWay> ways;
 };

@@ -6,7 +6,7 @@
 
 namespace neso {
 
-Result<std::string> aotiArchive(const std::string &library, const std::string &package, const std::string &notes) {
+Result<std::string> aotiArchive(const std::string &library, const std::string &package, const std::string &notes, const std::string &operatorCalls) {
   std::string code = library;
   code.append((NESO_ARCHIVE_ALIGN - code.size() % NESO_ARCHIVE_ALIGN) % NESO_ARCHIVE_ALIGN, '\0');
   neso_aoti_trailer trailer{code.size(), package.size(), NESO_AOTI_MAGIC};
@@ -24,6 +24,8 @@ Result<std::string> aotiArchive(const std::string &library, const std::string &p
   archive.add(folder + ".wrapper.cpp", source.data(), source.size());
   archive.add(folder + ".wrapper.so", code.data(), code.size());
   archive.add(folder + ".wrapper_metadata.json", notes.data(), notes.size());
+  // The loader looks for it under the library's name.
+  if (!operatorCalls.empty()) archive.add(folder + ".wrapper.json", operatorCalls.data(), operatorCalls.size());
   std::string out;
   Status s = archive.write([&](const void *bytes, size_t size) {
     out.append(static_cast<const char *>(bytes), size);

@@ -8,7 +8,7 @@
 namespace neso {
 
 /// library: the bytes of libneso_aoti.so; package: of a package; notes: a JSON object of texts, what the loader gives as the archive's metadata;
-/// "AOTI_DEVICE_KEY" in it is "cpu" or "cuda".
-Result<std::string> aotiArchive(const std::string &library, const std::string &package, const std::string &notes);
+/// "AOTI_DEVICE_KEY" in it is "cpu" or "cuda"; operatorCalls: of operatorCallsForTorch.
+Result<std::string> aotiArchive(const std::string &library, const std::string &package, const std::string &notes, const std::string &operatorCalls);
 
 } // namespace neso

@@ -137,7 +137,7 @@ Offset<fbs::OpTensor> StepRows::row(const loops::ExternSpec::View &view) {
 /// Its tensors are added to the inputs, and named by their numbers there.
 Offset<fbs::OpArgument> StepRows::row(const loops::ExternSpec::Argument &argument, std::vector<Offset<fbs::OpTensor>> &inputs) {
   using Kind = loops::ExternSpec::Argument::Kind;
-  static_assert(static_cast<int>(Kind::Texts) == static_cast<int>(fbs::OpArgumentKind::Texts));
+  static_assert(static_cast<int>(Kind::Device) == static_cast<int>(fbs::OpArgumentKind::Device));
   std::vector<int32_t> ints;
   for (const loops::ExternSpec::View &view : argument.tensors) {
     ints.push_back(view.buffer.valid() ? static_cast<int32_t>(inputs.size()) : -1);
@@ -167,7 +167,12 @@ Offset<fbs::CallExtern> StepRows::row(const plan::CallExtern &call) {
   auto inputRow = rows_.fb.CreateVector(inputs), outputRow = rows_.fb.CreateVector(outputs);
   auto argumentRow = rows_.fb.CreateVector(arguments);
   auto lineRow = rows_.fb.CreateVector(lines);
-  return fbs::CreateCallExtern(rows_.fb, op, node, inputRow, outputRow, argumentRow, lineRow);
+  int64_t results = 0;
+  for (const loops::ExternSpec::Result &r : call.call.results) results += r.count;
+  std::vector<fbs::OpSize> asked;
+  for (const loops::ExternSpec::Size &s : call.call.asked) asked.emplace_back(static_cast<int32_t>(s.result), static_cast<int32_t>(s.dim));
+  auto askedRow = rows_.fb.CreateVectorOfStructs(asked);
+  return fbs::CreateCallExtern(rows_.fb, op, node, inputRow, outputRow, argumentRow, lineRow, calls_.at(call.call.number), static_cast<int32_t>(results), askedRow);
 }
 
 } // namespace neso

@@ -1,7 +1,9 @@
 // The steps of a plan as rows of abi/plan.fbs.
 #pragma once
+#include <map>
 #include <vector>
 
+#include "package/operator_calls.h"
 #include "package/rows.h"
 
 namespace neso {
@@ -9,7 +11,7 @@ namespace neso {
 class StepRows {
 public:
   /// Borrows both.
-  StepRows(RowNumbers &rows, const plan::Plan &plan) : rows_(rows), plan_(plan) {}
+  StepRows(RowNumbers &rows, const plan::Plan &plan) : rows_(rows), plan_(plan), calls_(operatorCallNumbers(plan)) {}
 
   /// The region and those inside it: each is a sub-plan, whose number is greater than that of the one around it.
   Rows<fbs::SubPlan> all(const plan::Region &region);
@@ -35,6 +37,7 @@ private:
 
   RowNumbers &rows_;
   const plan::Plan &plan_;
+  std::map<int64_t, int32_t> calls_; // of operators, by number in the model
   std::vector<flatbuffers::Offset<fbs::SubPlan>> subplans_;
 };
 

@@ -41,12 +41,13 @@ bool parse_device(const char *text, container *c) {
   return sscanf(text, "cuda:%d", &c->device_index) == 1;
 }
 
-neso_status make_context(const container &c, neso_context **out) {
+neso_status make_context(const container &c, container::seat *seat) {
   neso_context_options o{};
   o.struct_size = sizeof o;
   o.device = c.device;
   o.device_index = c.device_index;
-  return neso_context_create(c.model, &o, out);
+  o.op_user = seat;
+  return neso_context_create(c.model, &o, &seat->context);
 }
 
 // The loader's names have no dots.
@@ -78,14 +79,19 @@ int32_t fill(container *c, size_t contexts, const char *device) {
   const void *bytes = nullptr;
   size_t size = 0;
   if (int32_t bad = outcome(own_package(&bytes, &size))) return bad;
-  if (int32_t bad = outcome(neso_model_load_memory(bytes, size, nullptr, &c->model))) return bad;
+  c->operators[0] = {"*", call_operator, c, NESO_CPU};
+  c->operators[1] = {"*", call_operator, c, NESO_CUDA};
+  neso_model_options o{};
+  o.struct_size = sizeof o;
+  o.ops = c->operators, o.op_count = 2;
+  if (int32_t bad = outcome(neso_model_load_memory(bytes, size, &o, &c->model))) return bad;
   if (!parse_device(device, c)) return failed("Neso runs on cpu and on cuda:N");
   if (list_constants(c) != NESO_OK) return failed("out of memory");
   const size_t count = contexts ? contexts : 1;
   c->seats = static_cast<container::seat *>(calloc(count, sizeof *c->seats));
   if (!c->seats) return failed("out of memory");
   for (size_t i = 0; i < count; ++i) {
-    if (int32_t bad = outcome(make_context(*c, &c->seats[i].context))) return bad;
+    if (int32_t bad = outcome(make_context(*c, &c->seats[i]))) return bad;
     ++c->seat_count;
   }
   return 0;
@@ -209,6 +215,10 @@ int32_t bind_inputs(const container &c, AtenTensorHandle *handles, size_t count,
 int32_t hand_out(const container &c, neso_context *context, const neso_tensor *results, AtenTensorHandle *handles,
                  size_t count) {
   for (size_t i = 0; i < count; ++i) {
+    neso_value_info info;
+    neso_model_output(c.model, int32_t(i), &info);
+    handles[i] = nullptr; // None, to the loader
+    if (info.kind == NESO_VALUE_NONE) continue;
     if (!results[i].data && !results[i].sizes) return failed("an output of the model is no tensor");
     handles[i] = new_tensor(*c.torch, results[i]);
     neso_tensor to = results[i];
@@ -223,8 +233,15 @@ int32_t hand_out(const container &c, neso_context *context, const neso_tensor *r
 
 } // namespace
 
-int32_t run_in(container *c, size_t seat, run_tensors *t, void *stream) {
-  neso_context *context = c->seats[seat].context;
+int32_t run_in(container *c, size_t number, run_tensors *t, void *stream, AOTIProxyExecutorHandle executor) {
+  container::seat *seat = &c->seats[number];
+  neso_context *context = seat->context;
+  seat->executor = executor;
+  struct done {
+    const container &c;
+    container::seat *seat;
+    ~done() { free_kept(c, seat); }
+  } at_the_end{*c, seat};
   if (int32_t bad = fetch_homes(c, context)) return bad;
   if (c->device == NESO_CUDA) {
     // A NULL stream is the legacy default one, whose handle is 1.
@@ -237,7 +254,7 @@ int32_t run_in(container *c, size_t seat, run_tensors *t, void *stream) {
 }
 
 int32_t run(container *c, AtenTensorHandle *inputs, size_t input_count, AtenTensorHandle *outputs, size_t output_count,
-            void *stream) {
+            void *stream, AOTIProxyExecutorHandle executor) {
   run_tensors t;
   int32_t bad = t.prepare(*c);
   if (!bad && output_count != t.output_count)
@@ -245,7 +262,7 @@ int32_t run(container *c, AtenTensorHandle *inputs, size_t input_count, AtenTens
   if (!bad) bad = bind_inputs(*c, inputs, input_count, t.inputs);
   if (!bad) {
     const size_t seat = take(c, stream);
-    bad = run_in(c, seat, &t, stream);
+    bad = run_in(c, seat, &t, stream, executor);
     if (!bad) bad = hand_out(*c, c->seats[seat].context, t.outputs, outputs, t.output_count);
     give_back(c, seat);
     for (size_t i = 0; bad && i < t.output_count; ++i) {
@@ -288,12 +305,13 @@ AOTI_API int32_t AOTInductorModelContainerDelete(void *handle) {
 }
 
 AOTI_API int32_t AOTInductorModelContainerRun(void *handle, AtenTensorHandle *inputs, size_t input_count,
-                                              AtenTensorHandle *outputs, size_t output_count, void *stream, void *) {
-  return run(of(handle), inputs, input_count, outputs, output_count, stream);
+                                              AtenTensorHandle *outputs, size_t output_count, void *stream,
+                                              AOTIProxyExecutorHandle executor) {
+  return run(of(handle), inputs, input_count, outputs, output_count, stream, executor);
 }
 AOTI_API int32_t AOTInductorModelContainerRunSingleThreaded(void *handle, AtenTensorHandle *inputs, size_t input_count,
                                                             AtenTensorHandle *outputs, size_t output_count, void *stream,
-                                                            void *executor) {
+                                                            AOTIProxyExecutorHandle executor) {
   return AOTInductorModelContainerRun(handle, inputs, input_count, outputs, output_count, stream, executor);
 }
 

@@ -32,9 +32,17 @@ struct lent_tensor {
   lent_tensor *next;
 };
 
+/// Results of a call of an operator that said their sizes, kept for the step that wants the results themselves (operators.cpp).
+struct kept_results {
+  int32_t call, count;
+  kept_results *next;
+  AtenTensorHandle *handles() { return reinterpret_cast<AtenTensorHandle *>(this + 1); } // count of them
+};
+
 struct container {
   const torch_functions *torch = nullptr;
   neso_model *model = nullptr;
+  neso_op operators[2]; // of the host and of the GPU
   neso_device_kind device = NESO_CPU;
   int32_t device_index = 0;
 
@@ -44,6 +52,8 @@ struct container {
   struct seat {
     neso_context *context;
     bool busy;
+    AOTIProxyExecutorHandle executor; // of the run that has the seat; NULL: the loader gave none
+    kept_results *kept;
   } *seats = nullptr;
   size_t seat_count = 0;
   bool affinity = false;
@@ -96,11 +106,16 @@ struct run_tensors {
   /// Room for what the model takes and gives.
   int32_t prepare(const container &c);
 };
-/// A run in a seat that was taken, t's inputs given: t's outputs are the context's until its next run.
-int32_t run_in(container *c, size_t seat, run_tensors *t, void *stream);
+/// A run in a seat that was taken, t's inputs given: t's outputs are the context's until its next run. executor: calls the user's operators.
+int32_t run_in(container *c, size_t seat, run_tensors *t, void *stream, AOTIProxyExecutorHandle executor);
 /// A run from handles to handles. Those of the inputs are the library's from here on.
 int32_t run(container *c, AtenTensorHandle *inputs, size_t input_count, AtenTensorHandle *outputs, size_t output_count,
-            void *stream);
+            void *stream, AOTIProxyExecutorHandle executor);
+
+/// neso_op.run of all operators of the user's: `user` is the container, neso_op_call.op_user the seat.
+neso_status call_operator(void *user, const neso_op_call *call);
+/// Frees what a run that failed left.
+void free_kept(const container &c, container::seat *seat);
 
 /// Copies elements between tensors of equal sizes, wherever they lie.
 int32_t copy(container *c, const neso_tensor &to, const neso_tensor &from);

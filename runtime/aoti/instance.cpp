@@ -61,7 +61,7 @@ int32_t run_arrays(container *c, int32_t input_count, const array_tensor *inputs
   for (size_t i = 0; i < t.input_count; ++i)
     if (int32_t bad = read(*c, inputs[i], &t.inputs[i])) return bad;
   const size_t seat = take(c, nullptr);
-  int32_t bad = run_in(c, seat, &t, nullptr);
+  int32_t bad = run_in(c, seat, &t, nullptr, nullptr);
   give_back(c, seat);
   for (size_t i = 0; !bad && i < t.output_count; ++i) bad = write(*c, t.outputs[i], &outputs[i]);
   return bad;
@@ -106,7 +106,7 @@ AOTI_API int32_t AOTInductorModelRun(void *handle, AtenTensorHandle *inputs, Ate
     neso_model_input(c->model, i, &info);
     count += info.kind == NESO_VALUE_TENSOR;
   }
-  return run(c, inputs, count, outputs, size_t(neso_model_output_count(c->model)), nullptr);
+  return run(c, inputs, count, outputs, size_t(neso_model_output_count(c->model)), nullptr, nullptr);
 }
 // Outputs are the model's memory until its next run.
 AOTI_API int32_t AOTInductorModelRunMinimalArrayrefInterfaceV2(void *handle, int32_t input_count, const array_tensor *inputs,

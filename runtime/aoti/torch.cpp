@@ -40,6 +40,16 @@ void find() {
   look("aoti_torch_empty_strided", &found.empty_strided);
   look("aoti_torch_device_type_cpu", &found.device_type_cpu);
   look("aoti_torch_device_type_cuda", &found.device_type_cuda);
+  auto look_for = [](void *in, const char *name, auto **to) { *reinterpret_cast<void **>(to) = dlsym(in, name); };
+  look_for(library, "aoti_torch_proxy_executor_call_function", &found.proxy_executor_call_function);
+  look_for(library, "aoti_torch_create_tensor_from_blob", &found.create_tensor_from_blob);
+  look_for(library, "aoti_torch_new_uninitialized_tensor", &found.new_uninitialized_tensor);
+  look_for(library, "aoti_torch_copy_", &found.copy_);
+  look_for(library, "torch_exception_get_what_without_backtrace", &found.exception_text);
+  void *cuda = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
+  if (!cuda) cuda = RTLD_DEFAULT;
+  look_for(cuda, "aoti_torch_create_cuda_stream_guard", &found.create_cuda_stream_guard);
+  look_for(cuda, "aoti_torch_delete_cuda_stream_guard", &found.delete_cuda_stream_guard);
   for (int32_t &t : found.dtypes) t = -1;
   for (const auto &row : kTypes)
     if (void *symbol = dlsym(library, row.function)) found.dtypes[row.dtype] = reinterpret_cast<int32_t (*)()>(symbol)();
@@ -71,6 +81,16 @@ const char *view(const torch_functions &torch, AtenTensorHandle handle, neso_ten
   for (int t = 0; t < kDTypes; ++t)
     if (torch.dtypes[t] >= 0 && torch.dtypes[t] == dtype) return out->dtype = neso_dtype(t), nullptr;
   return "a tensor has a dtype that this library does not know";
+}
+
+AtenTensorHandle over_memory(const torch_functions &torch, const neso_tensor &t) {
+  AtenTensorHandle out = nullptr;
+  const bool cuda = t.device == NESO_CUDA;
+  if (torch.dtypes[t.dtype] < 0 ||
+      torch.create_tensor_from_blob(t.data, t.rank, t.sizes, t.strides, 0, torch.dtypes[t.dtype], cuda ? torch.device_type_cuda() : torch.device_type_cpu(),
+                                    cuda ? t.device_index : 0, &out))
+    return nullptr;
+  return out;
 }
 
 AtenTensorHandle new_tensor(const torch_functions &torch, const neso_tensor &like) {

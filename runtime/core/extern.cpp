@@ -8,7 +8,13 @@
 
 namespace neso_rt {
 namespace {
+// A row's are given to operators where they lie.
+static_assert(sizeof(fbs::OpSize) == sizeof(neso_op_size) && offsetof(neso_op_size, dim) == sizeof(int32_t));
+// Both enumerations have one order.
+static_assert(int(fbs::OpArgumentKind::Texts) == NESO_OP_TEXTS && int(fbs::OpArgumentKind::MAX) == NESO_OP_DEVICE);
+
 uint32_t size_of(const flatbuffers::Vector<int32_t> *v) { return v ? v->size() : 0; }
+uint32_t asked_count(const fbs::CallExtern *row) { return row->asked() ? row->asked()->size() : 0; }
 
 bool is_list_of_tensors(fbs::OpArgumentKind k) { return k == fbs::OpArgumentKind::Tensor || k == fbs::OpArgumentKind::Tensors; }
 
@@ -43,6 +49,13 @@ neso_status check_call(const plan &p, const fbs::CallExtern *row) {
     for (uint32_t i = 0; i < count(tensors); ++i) NESO_TRY(check_tensor(p, tensors->Get(i), op));
   for (uint32_t i = 0; i < count(row->outputs()); ++i)
     if (row->outputs()->Get(i)->buffer() < 0) return fail(NESO_PACKAGE_MALFORMED, "a call of '%s' has a result without memory", op);
+  if (row->results() < 0 || row->call() < -1) return fail(NESO_PACKAGE_MALFORMED, "a call of '%s' has impossible numbers", op);
+  if (asked_count(row) && reinterpret_cast<uintptr_t>(row->asked()->Data()) % alignof(neso_op_size) != 0)
+    return fail(NESO_PACKAGE_MALFORMED, "a call of '%s' is not aligned", op);
+  for (uint32_t i = 0; i < asked_count(row); ++i)
+    if (row->asked()->Get(i)->result() < 0 || row->asked()->Get(i)->result() >= row->results() || row->asked()->Get(i)->dim() < 0 ||
+        row->asked()->Get(i)->dim() >= kMaxRank)
+      return fail(NESO_PACKAGE_MALFORMED, "a call of '%s' asks for the size of a result that there is not", op);
   for (uint32_t i = 0; i < count(row->arguments()); ++i) {
     const fbs::OpArgument *a = row->arguments()->Get(i);
     if (!known(a->kind(), fbs::OpArgumentKind::MAX)) return fail(NESO_PACKAGE_MALFORMED, "a call of '%s' has an argument of an unknown kind", op);
@@ -58,9 +71,14 @@ neso_status check_call(const plan &p, const fbs::CallExtern *row) {
 }
 
 const neso_op *extern_calls::find(const char *name) const {
-  for (size_t i = 0; i < ops_.count; ++i)
-    if (ops_.ops[i].name && ops_.ops[i].run && ops_.ops[i].device == queue_->table->kind && strcmp(ops_.ops[i].name, name) == 0) return &ops_.ops[i];
-  return nullptr;
+  const neso_op *any = nullptr;
+  for (size_t i = 0; i < ops_.count; ++i) {
+    const neso_op &op = ops_.ops[i];
+    if (!op.name || !op.run || op.device != queue_->table->kind) continue;
+    if (strcmp(op.name, name) == 0) return &op;
+    if (!any && strcmp(op.name, "*") == 0) any = &op;
+  }
+  return any;
 }
 
 bool is_first_call(const plan &program, const step &call) {
@@ -73,9 +91,10 @@ bool is_first_call(const plan &program, const step &call) {
   return true;
 }
 
-neso_status extern_calls::start(const plan &program, const op_list &ops, queue *q, binding *b) {
+neso_status extern_calls::start(const plan &program, const op_list &ops, queue *q, binding *b, void *user) {
   program_ = &program;
   ops_ = ops;
+  user_ = user;
   queue_ = q;
   binding_ = b;
   // A device that runs no code calls nothing either.
@@ -145,8 +164,10 @@ neso_status extern_calls::prepare(const fbs::CallExtern *row, neso_op_call *call
     for (uint32_t k = 0; k < ints; ++k) *numbers++ = is_list_of_tensors(a->kind()) ? a->ints()->Get(k) : binding_->slots[size_t(a->ints()->Get(k))];
     for (uint32_t k = 0; k < strings; ++k) *texts++ = text(a->texts()->Get(k));
   }
+  const auto *sizes = row->asked() ? reinterpret_cast<const neso_op_size *>(row->asked()->Data()) : nullptr;
   *call = {sizeof *call,         text(row->op()), arguments_.data(),     int32_t(arguments),   tensors_.data(), int32_t(inputs),
-           tensors_.data() + inputs, int32_t(outputs), queue_->table->kind, queue_->on->index, queue_->table->stream ? queue_->table->stream(queue_) : nullptr, note, nullptr};
+           tensors_.data() + inputs, int32_t(outputs), queue_->table->kind, queue_->on->index, queue_->table->stream ? queue_->table->stream(queue_) : nullptr, note, nullptr,
+           row->call(), row->results(), sizes, int32_t(asked_count(row)), user_};
   return NESO_OK;
 }
 

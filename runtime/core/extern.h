@@ -20,7 +20,8 @@ bool is_first_call(const plan &program, const step &call);
 class extern_calls {
 public:
   /// Finds the operators of all calls; NESO_OP_MISSING names those that are not there. All borrowed, as long as it lives.
-  neso_status start(const plan &program, const op_list &ops, queue *q, binding *b);
+  /// user: what each call has as op_user.
+  neso_status start(const plan &program, const op_list &ops, queue *q, binding *b, void *user);
   /// Runs call number `step::a`.
   neso_status run(const step &s);
 
@@ -33,6 +34,7 @@ private:
   op_list ops_;
   queue *queue_ = nullptr;
   binding *binding_ = nullptr;
+  void *user_ = nullptr;
   array<const neso_op *> found_; // by step::a
   // Large enough for any of the calls.
   array<neso_tensor> tensors_;

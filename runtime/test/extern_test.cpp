@@ -155,6 +155,56 @@ TEST(Extern, WhatIsMissingIsNamedBeforeAnyRun) {
   EXPECT_EQ(seen.calls, 0);
 }
 
+TEST(Extern, OneRowMayStandForAllOperatorsAndIsToldWhichCallItIs) {
+  struct Told {
+    std::vector<std::string> names;
+    std::vector<int32_t> calls, results;
+    std::vector<std::pair<int32_t, int32_t>> asked;
+    std::vector<void *> users;
+  } told;
+  auto record = [](void *user, const neso_op_call *call) {
+    Told &t = *static_cast<Told *>(user);
+    t.names.push_back(call->name), t.calls.push_back(call->call), t.results.push_back(call->result_count), t.users.push_back(call->op_user);
+    for (int32_t i = 0; i < call->asked_count; ++i) t.asked.emplace_back(call->asked[i].result, call->asked[i].dim);
+    static_cast<float *>(call->outputs[0].data)[0] = float(t.names.size());
+    return NESO_OK;
+  };
+  B b;
+  const int32_t bytes = b.constant(4);
+  b.input("x", {b.fixed(1)});
+  b.buffer(fbs::Location::Input, 0, bytes);
+  const int32_t y = b.buffer(fbs::Location::Output, 0, bytes);
+  b.output("y", y, b.slots({1}));
+  const std::vector<fbs::OpSize> sizes{{1, 0}, {0, 3}};
+  struct Row {
+    const char *op;
+    int32_t call, results;
+    bool asks;
+  };
+  for (const Row &r : {Row{"test::a:sizes", 3, 2, true}, Row{"test::a", 3, 2, false}, Row{"test::b", -1, 0, false}, Row{"test::own", 7, 1, false}}) {
+    auto out = fbs::CreateOpTensor(b.fb, y, fbs::DType::F32, b.fb.CreateVector(b.slots({1})), b.fb.CreateVector(b.slots({1})));
+    auto outs = b.fb.CreateVector(std::vector{out});
+    auto op = b.fb.CreateString(r.op);
+    auto asked = r.asks ? b.fb.CreateVectorOfStructs(sizes) : flatbuffers::Offset<flatbuffers::Vector<const fbs::OpSize *>>();
+    b.step(fbs::Step::CallExtern, fbs::CreateCallExtern(b.fb, op, 0, 0, outs, 0, 0, r.call, r.results, asked));
+  }
+  Told own;
+  int mark = 0;
+  neso_context_options o{};
+  o.op_user = &mark;
+  WithOps m(std::move(b), {{"*", record, nullptr, NESO_CUDA}, {"*", record, &told, NESO_CPU}, {"test::own", record, &own, NESO_CPU}}, o);
+  ASSERT_EQ(m.status, NESO_OK) << neso_error_text();
+  Tensor x({1}, {1});
+  std::vector<neso_tensor> out(1);
+  ASSERT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
+  EXPECT_EQ(told.names, (std::vector<std::string>{"test::a:sizes", "test::a", "test::b"}));
+  EXPECT_EQ(told.calls, (std::vector<int32_t>{3, 3, -1}));
+  EXPECT_EQ(told.results, (std::vector<int32_t>{2, 2, 0}));
+  EXPECT_EQ(told.asked, (std::vector<std::pair<int32_t, int32_t>>{{1, 0}, {0, 3}}));
+  EXPECT_EQ(told.users, (std::vector<void *>(3, &mark)));
+  EXPECT_EQ(own.calls, (std::vector<int32_t>{7}));
+}
+
 TEST(Extern, OnAGpuTheyGetItsMemoryAndItsStream) {
   fake_cuda::reset();
   {
@@ -184,12 +234,13 @@ TEST(Extern, ImpossibleRowsAreRefused) {
     int32_t buffer, size, stride, offset, argument;
     K kind;
     const char *says;
+    int32_t asked = 0; // of one result
   };
   for (const Row &row : {Row{7, 0, 0, -1, 0, K::Tensor, "names buffer 7"}, Row{-2, 0, 0, -1, 0, K::Tensor, "names buffer -2"},
                          Row{0, 64, 0, -1, 0, K::Tensor, "names slot 64"}, Row{0, 0, -1, -1, 0, K::Tensor, "names slot -1"},
                          Row{0, 0, 0, 64, 0, K::Tensor, "an impossible tensor"}, Row{0, 0, 0, -1, 1, K::Tensor, "names input 1"},
                          Row{0, 0, 0, -1, -2, K::Tensor, "names input -2"}, Row{0, 0, 0, -1, 64, K::Int, "names slot 64"},
-                         Row{0, 0, 0, -1, 0, K(99), "an argument of an unknown kind"}}) {
+                         Row{0, 0, 0, -1, 0, K(99), "an argument of an unknown kind"}, Row{0, 0, 0, -1, 0, K::Tensor, "a result that there is not", 1}}) {
     B b;
     const int32_t bytes = b.constant(16);
     b.input("x", {b.fixed(4)});
@@ -201,7 +252,7 @@ TEST(Extern, ImpossibleRowsAreRefused) {
     auto in = tensor(row.buffer, row.size, row.stride, row.offset), out = tensor(y, b.constant(4), b.constant(1), -1);
     auto argument = fbs::CreateOpArgument(b.fb, b.fb.CreateString("x"), row.kind, b.fb.CreateVector(std::vector{row.argument}));
     b.step(fbs::Step::CallExtern, fbs::CreateCallExtern(b.fb, b.fb.CreateString("test::scale"), 0, b.fb.CreateVector(std::vector{in}), b.fb.CreateVector(std::vector{out}),
-                                                        b.fb.CreateVector(std::vector{argument})));
+                                                        b.fb.CreateVector(std::vector{argument}), 0, 0, 1, b.fb.CreateVectorOfStructs(std::vector{fbs::OpSize(row.asked, 0)})));
     (void)x;
     EXPECT_STATUS(WithOps(std::move(b), {}).status, NESO_PACKAGE_MALFORMED, row.says);
   }

@@ -301,6 +301,14 @@ std::vector<ValueId> GraphReader::defineOutput(Json json) {
   return {};
 }
 
+graph::Node::Return GraphReader::declared(Json json) {
+  using Return = graph::Node::Return;
+  const std::string_view kind = r_.asUnion(json, "outputs").first;
+  if (kind == "as_tensors") return Return::List;
+  if (kind == "as_optional_tensor") return Return::Optional;
+  return kind == "as_tensor" || kind == "as_none" ? Return::Plain : Return::Other;
+}
+
 void GraphReader::readNode(Json json) {
   graph::Node n;
   r_.sourceLine = {};
@@ -324,8 +332,10 @@ void GraphReader::readNode(Json json) {
     n.argNames.emplace_back(argName);
   }
   if (Status s = graph::bindArguments(n, graph_); !s) return r_.adopt(s.takeError());
+  const bool ofCaller = graph::isOfCaller(n.target) || n.target == "higher_order.auto_functionalized_v2";
   for (Json out : r_.array(json, "outputs")) {
     n.outputs.push_back(defineOutput(out));
+    if (ofCaller) n.returns.push_back(declared(out));
     if (!r_.ok()) return;
   }
   if (const graph::OpSchema *op = graph::findOp(n.target); op && op->returns.size() != n.outputs.size())

@@ -36,6 +36,8 @@ private:
   graph::ValueId define(std::string_view name);
   graph::ValueId defineOther(std::string name, graph::Value::Kind kind);
   std::vector<graph::ValueId> defineOutput(Json out);
+  /// What an operator of the caller's is said to return there.
+  graph::Node::Return declared(Json out);
   void collect(Json json);
   void readNode(Json json);
   void fillScalar(graph::Value &v, Json meta);

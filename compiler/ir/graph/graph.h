@@ -136,6 +136,9 @@ struct Node {
   std::vector<std::string> argNames; // parallel to args
   std::vector<std::vector<ValueId>>
       outputs;   // one entry a return; a Tensor[] return has several ids in its entry. Unused outputs are valid values.
+  /// What an entry of outputs was declared as where that is not what the entry looks like (one id: a tensor; several: a list).
+  enum class Return : uint8_t { Plain, List, Optional, Other /* no tensor */ };
+  std::vector<Return> returns; // parallel to outputs, or shorter: Plain
   SourceLoc loc; // innermost line of the model's stack trace
   std::string module;                       // dotted path of the nn.Module that made it ("layers.0.attn")
   std::shared_ptr<const UserLaunch> launch; // of "neso.launch" and "neso.launch_"

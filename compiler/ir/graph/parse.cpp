@@ -262,14 +262,19 @@ private:
     if (line.next("%") || line.next("[") || line.next("none")) {
       do {
         std::vector<ValueId> &out = n.outputs.emplace_back();
+        Node::Return &declared = n.returns.emplace_back(Node::Return::Plain);
         if (!line.eat("[")) {
-          out.push_back(define(line, line.until(" ,")));
+          std::string_view name = line.until(" ,");
+          declared = name.ends_with('?') ? Node::Return::Optional : name.ends_with('!') ? Node::Return::Other : Node::Return::Plain;
+          if (declared != Node::Return::Plain) name.remove_suffix(1);
+          out.push_back(define(line, name));
           continue;
         }
         while (!line.failed() && !line.eat("]")) {
           if (!out.empty()) line.expect(",");
           out.push_back(define(line, line.until(" ,]")));
         }
+        declared = line.eat("?") ? Node::Return::Optional : line.eat("!") ? Node::Return::Other : out.empty() ? Node::Return::Plain : Node::Return::List;
       } while (line.eat(","));
       line.expect("=");
     }

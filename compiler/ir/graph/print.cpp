@@ -166,7 +166,10 @@ private:
     for (size_t i = 0; i < n.outputs.size(); ++i) {
       if (i) out += ", ";
       const auto &o = n.outputs[i];
-      out += o.size() == 1 ? ref(o[0]) : list(o, [&](ValueId id) { return ref(id); });
+      const Node::Return declared = i < n.returns.size() ? n.returns[i] : Node::Return::Plain;
+      out += o.size() == 1 && declared != Node::Return::List ? ref(o[0]) : list(o, [&](ValueId id) { return ref(id); });
+      if (declared == Node::Return::Optional) out += "?";
+      if (declared == Node::Return::Other) out += "!";
     }
     if (!n.outputs.empty()) out += " = ";
     out += n.target + "(";

@@ -131,7 +131,7 @@ private:
   }
 
   void of(Like<ExternSpec, N> &spec) {
-    auto &[op, arguments, outputs, reference] = spec;
+    auto &[op, arguments, outputs, number, results, asked, reference] = spec;
     for (auto &argument : arguments) {
       auto &[name, kind, tensors, ints, floats, texts] = argument;
       for (auto &t : tensors) view(t, t.changed ? AccessMode::Update : AccessMode::Read);

@@ -280,8 +280,8 @@ struct ReadSpec {
 
 /// A call of an operator that whoever runs the package brings. It sees tensors as they lie in memory, and values. No ranges.
 ///
-///     call mylib::scale (tensor x t0[0] f32 [s0, 4] strides [4, 1] ) (float factor 0.5 ) out t1[0] f32 [s0, 4] strides [4, 1]
-///     call mylib::scale_ (tensor x t0[0] f32 [s0, 4] strides [4, 1] changed ) (float factor 0.5 )
+///     call mylib::scale 0 (tensor x t0[0] f32 [s0, 4] strides [4, 1] ) (float factor 0.5 ) returns tensor 1 out t1[0] f32 [s0, 4] strides [4, 1]
+///     call mylib::scale_ 1 (tensor x t0[0] f32 [s0, 4] strides [4, 1] changed ) (float factor 0.5 )
 struct ExternSpec {
   struct View {
     /// Invalid: None.
@@ -294,18 +294,33 @@ struct ExternSpec {
   };
   /// What the operator was called with, in the order and under the names of the model's file.
   struct Argument {
-    enum class Kind : uint8_t { None, Tensor, Int, Float, Bool, Text, DType, Tensors, Ints, Floats, Bools, Texts };
+    enum class Kind : uint8_t { None, Tensor, Int, Float, Bool, Text, DType, Tensors, Ints, Floats, Bools, Texts, Layout, MemoryFormat, Device };
     std::string name;
     Kind kind = Kind::None;
     std::vector<View> tensors;      // Tensor: one
-    std::vector<Expr> ints;         // Int, Bool, DType: one
+    std::vector<Expr> ints;         // Int, Bool, DType, Layout, MemoryFormat: one
     std::vector<double> floats;
-    std::vector<std::string> texts;
+    std::vector<std::string> texts;  // Device: one
+  };
+  /// What the operator returns, in order. Tensors: a list; Optional: a tensor that it might not have returned; None: that it did not; Other: no tensor.
+  struct Result {
+    enum class Kind : uint8_t { Tensor, Tensors, Optional, None, Other };
+    Kind kind = Kind::Tensor;
+    int64_t count = 1; // of tensors
+  };
+  /// Dimension `dim` of tensor `result` of all that it returns.
+  struct Size {
+    int64_t result = 0, dim = 0;
   };
   /// "mylib::scale", with the overload's name if it has one: "mylib::scale.out".
   std::string op;
   std::vector<Argument> arguments;
   std::vector<View> outputs;
+  /// Which of the model's calls it is; one that asks for sizes has the number of the call that they are for.
+  int64_t number = 0;
+  std::vector<Result> results;
+  /// Of a call that asks for sizes: which, in the order of its row.
+  std::vector<Size> asked;
 
   struct HostView {
     uint8_t *data = nullptr;

@@ -178,7 +178,7 @@ std::string externText(const ExternSpec &s, const BufferNames &names) {
     if (!v.buffer.valid()) return std::string(" none");
     return fmt::format(" {}[{}] {} {} strides {}{}", names(v.buffer), v.offset.str(), name(v.dtype), listText(v.sizes), listText(v.strides), v.changed ? " changed" : "");
   };
-  std::string out = "call " + s.op;
+  std::string out = fmt::format("call {} {}", s.op, s.number);
   for (const ExternSpec::Argument &a : s.arguments) {
     out += fmt::format(" ({} {}", text::kExternKinds[static_cast<size_t>(a.kind)], a.name);
     for (const ExternSpec::View &v : a.tensors) out += view(v);
@@ -187,6 +187,8 @@ std::string externText(const ExternSpec &s, const BufferNames &names) {
     for (const std::string &t : a.texts) out += " " + quoted(t);
     out += " )";
   }
+  for (const ExternSpec::Result &r : s.results) out += fmt::format(" returns {} {}", text::kExternResults[static_cast<size_t>(r.kind)], r.count);
+  for (const ExternSpec::Size &a : s.asked) out += fmt::format(" asked {} {}", a.result, a.dim);
   for (const ExternSpec::View &v : s.outputs) out += " out" + view(v);
   return out;
 }

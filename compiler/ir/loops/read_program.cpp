@@ -344,7 +344,7 @@ ExternSpec::View ProgramReader::view(Line &line) {
 
 ExternSpec ProgramReader::externCall(Line &line) {
   ExternSpec s;
-  line.expect("call"), s.op = line.token();
+  line.expect("call"), s.op = line.token(), s.number = line.integer();
   while (line.eatLetter("(")) {
     using Kind = ExternSpec::Argument::Kind;
     ExternSpec::Argument a;
@@ -358,15 +358,26 @@ ExternSpec ProgramReader::externCall(Line &line) {
       case Kind::Int:
       case Kind::Bool:
       case Kind::DType:
+      case Kind::Layout:
+      case Kind::MemoryFormat:
       case Kind::Ints:
       case Kind::Bools: a.ints = line.list(); break;
       case Kind::Float:
       case Kind::Floats: a.floats.push_back(line.real()); break;
       case Kind::Text:
+      case Kind::Device:
       case Kind::Texts: a.texts.push_back(line.quotedText()); break;
       }
     line.expect(")");
     s.arguments.push_back(std::move(a));
+  }
+  while (line.eat("returns")) {
+    const auto kind = line.oneOf<ExternSpec::Result::Kind>(text::kExternResults);
+    s.results.push_back({kind, line.integer()});
+  }
+  while (line.eat("asked")) {
+    const int64_t result = line.integer();
+    s.asked.push_back({result, line.integer()});
   }
   while (line.eat("out")) s.outputs.push_back(view(line));
   return s;

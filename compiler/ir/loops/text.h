@@ -33,7 +33,10 @@ inline constexpr std::array<std::string_view, 11> kNodes = {"pointwise", "reduct
                                                             "sort",      "attention", "user_kernel", "read",        "region",
                                                             "extern"};
 /// Of the arguments of an operator of the caller's.
-inline constexpr std::array<std::string_view, 12> kExternKinds = {"none", "tensor", "int", "float", "bool", "text", "dtype", "tensors", "ints", "floats", "bools", "texts"};
+inline constexpr std::array<std::string_view, 15> kExternKinds = {"none", "tensor", "int",    "float", "bool",  "text",   "dtype",        "tensors",
+                                                                  "ints", "floats", "bools", "texts", "layout", "memory_format", "device"};
+/// Of what it returns.
+inline constexpr std::array<std::string_view, 5> kExternResults = {"tensor", "tensors", "optional", "none", "other"};
 inline constexpr std::array<std::string_view, 2> kRegions = {"if", "while"};
 /// Blocks of a branch, then of a loop.
 inline constexpr std::array<std::string_view, 4> kBlocks = {"then", "else", "test", "body"};

@@ -117,9 +117,9 @@ private:
   }
   void take(ExternSpec::Argument &a, const std::vector<std::string> &v) { a.kind = Kind::Texts, a.texts = v; }
   void take(ExternSpec::Argument &a, DType t) { a.kind = Kind::DType, a.ints = {Expr(static_cast<int64_t>(t))}; }
-  void take(ExternSpec::Argument &a, graph::MemoryFormat v) { take(a, static_cast<int64_t>(v.value)); }
-  void take(ExternSpec::Argument &a, graph::Layout v) { take(a, static_cast<int64_t>(v.value)); }
-  void take(ExternSpec::Argument &a, const graph::Device &d) { take(a, d.index < 0 ? d.type : fmt::format("{}:{}", d.type, d.index)); }
+  void take(ExternSpec::Argument &a, graph::MemoryFormat v) { a.kind = Kind::MemoryFormat, a.ints = {Expr(v.value)}; }
+  void take(ExternSpec::Argument &a, graph::Layout v) { a.kind = Kind::Layout, a.ints = {Expr(v.value)}; }
+  void take(ExternSpec::Argument &a, const graph::Device &d) { a.kind = Kind::Device, a.texts = {d.index < 0 ? d.type : fmt::format("{}:{}", d.type, d.index)}; }
   void take(ExternSpec::Argument &, const graph::ComplexValue &) { refuse("a complex number"); }
   void take(ExternSpec::Argument &, const graph::CustomObject &) { refuse("a script object"); }
   template <typename T> void take(ExternSpec::Argument &, const T &) { refuse("of a kind that is not passed on"); }
@@ -301,15 +301,23 @@ static std::string makeArguments(CallMaker &call, ChangedOperands *changed, cons
 /// the operator gets, and gives a row of I64: each such size, in the order of results and dimensions. Empty if that can be, else why not.
 std::string ModelLowering::askForSizes(const graph::Graph &g, const std::vector<ValueId> &results, bool changes, const ExternSpec &call) {
   std::vector<Expr> wanted;
+  std::vector<ExternSpec::Size> asked;
+  int64_t tensors = 0;
   for (ValueId id : results) {
     if (!id.valid() || g.value(id).kind != graph::Value::Kind::Tensor) continue;
-    for (Expr e : g.value(id).type.sizes)
-      if (e.isSymbol() && !ctx_.isKnown(e) && std::find(wanted.begin(), wanted.end(), e) == wanted.end()) wanted.push_back(e);
+    const std::vector<Expr> &sizes = g.value(id).type.sizes;
+    for (size_t d = 0; d < sizes.size(); ++d) {
+      if (!sizes[d].isSymbol() || ctx_.isKnown(sizes[d]) || std::find(wanted.begin(), wanted.end(), sizes[d]) != wanted.end()) continue;
+      wanted.push_back(sizes[d]);
+      asked.push_back({tensors, static_cast<int64_t>(d)});
+    }
+    ++tensors;
   }
   if (wanted.empty()) return "";
   if (changes) return "it decides the size of a result, and changes what it is given";
   ExternSpec ask = call;
   ask.op += ":sizes";
+  ask.asked = std::move(asked);
   announce(ask.op, false);
   graph::TensorType type;
   type.dtype = DType::I64;
@@ -331,6 +339,24 @@ void ModelLowering::announce(const std::string &op, bool doubtful) {
                       doubtful ? "; the file does not say whether it changes its operands, so each call copies and compares them (`neso explain E0254`)" : ""));
 }
 
+/// What the operator returns, of the first `count` results of the node. The others are what it changed.
+static std::vector<ExternSpec::Result> resultsOf(const graph::Graph &g, const graph::Node &node, size_t count) {
+  using Result = ExternSpec::Result::Kind;
+  using Return = graph::Node::Return;
+  std::vector<ExternSpec::Result> out;
+  for (size_t k = 0; k < count; ++k) {
+    const Return declared = k < node.returns.size() ? node.returns[k] : Return::Plain;
+    int64_t tensors = 0;
+    for (ValueId id : node.outputs[k]) tensors += id.valid() && g.value(id).kind == graph::Value::Kind::Tensor;
+    const bool list = declared == Return::List || tensors > 1;
+    out.push_back({declared == Return::Other ? Result::Other : list ? Result::Tensors : tensors == 0 ? Result::None : declared == Return::Optional ? Result::Optional : Result::Tensor,
+                   tensors});
+  }
+  // The functional form of an operator that returns nothing says None.
+  if (count == 1 && count < node.outputs.size() && out[0].kind == Result::None) out.clear();
+  return out;
+}
+
 bool ModelLowering::lowerExtern(const graph::Graph &g, const graph::Node &node, Values &values) {
   const bool doubtful = !doubtfulOperator(node).empty();
   ExternSpec spec;
@@ -343,6 +369,8 @@ bool ModelLowering::lowerExtern(const graph::Graph &g, const graph::Node &node, 
   if (const std::string why = makeArguments(call, changed ? &*changed : nullptr, node, spec); !why.empty()) return refuse(node, why);
 
   const size_t results = node.outputs.size() - (changed ? changed->count() : 0);
+  spec.number = externCalls_++;
+  spec.results = resultsOf(g, node, results);
   std::vector<ValueId> own;
   for (size_t k = 0; k < results; ++k) own.insert(own.end(), node.outputs[k].begin(), node.outputs[k].end());
   if (const std::string why = askForSizes(g, own, changed.has_value(), spec); !why.empty()) return refuse(node, why);

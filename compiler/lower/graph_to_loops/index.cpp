@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "lower/graph_to_loops/bisect.h"
 #include "lower/graph_to_loops/data_sizes.h"
 #include "lower/graph_to_loops/op_call.h"
 
@@ -420,6 +421,29 @@ static Tensors embeddingOp(OpCall &o) {
   })};
 }
 
+/// What an embedding bag returns beside its sums, as ATen's CPU kernels have it: the bag of each index, how many indices each bag has, and where
+/// the greatest values come from. `firsts`: of each bag and column, the first index with the greatest value; invalid where that is not asked for.
+static Tensors bagRecords(OpCall &o, const Tensor &sums, const Tensor &index, const Tensor &offsets, Expr bags, const Tensor &counts, const Tensor &firsts, int64_t mode) {
+  if (o.outCount() < 4) return {sums};
+  const Expr n = index.sizes()[0];
+  const DType placeType = o.out(1).dtype, countType = o.out(2).dtype, maxType = o.out(3).dtype;
+  // Plain sums keep none of these.
+  Tensor bagOf = full(o.ctx, {Expr(0)}, placeType, 0);
+  if (!o.out(1).sizes[0].isConst(0))
+    bagOf = Tensor::lazy(o.ctx, placeType, {n}, [=](BodyBuilder &b, const Index &i) {
+      const Val behind = bisect(b, [&](Expr at) { return b.cast(offsets.at(b, {at}), DType::I64); }, bags, b.index(i[0]), true);
+      return b.cast(behind - num(behind, 1), placeType);
+    });
+  const auto sizeOf = [&](DType type) { return mode == 0 ? full(o.ctx, {bags}, type, 0) : cast(counts, type); };
+  Tensor most = o.out(3).sizes[0].isConst(0) ? full(o.ctx, {Expr(0)}, maxType, 0) : sizeOf(maxType);
+  if (mode == 2)
+    most = Tensor::lazy(o.ctx, maxType, sums.sizes(), [=](BodyBuilder &b, const Index &i) {
+      const Val first = firsts.at(b, i);
+      return b.masked(first < b.index(n), [&] { return b.cast(index.at(b, {b.indirect(first, n, false, false)}), maxType); }, b.constantInt(maxType, 0));
+    });
+  return {sums, bagOf, sizeOf(countType), most};
+}
+
 static Tensors embeddingBag(OpCall &o) {
   Tensor w = source(o.t("weight")), index = o.t("indices"), offsets = o.t("offsets"), per = o.opt("per_sample_weights");
   int64_t mode = o.integer("mode", 0);
@@ -462,7 +486,18 @@ static Tensors embeddingBag(OpCall &o) {
     if (mode == 2) v = where(eq(c, 0.0), 0.0, v);
     return v;
   });
-  return {y};
+  Tensor firsts;
+  if (mode == 2)
+    firsts = o.ctx.segments(loops::ReduceKind::Min, DType::I64, sizes, n, ends, [=](BodyBuilder &b, const Index &i, const Index &r) {
+      return b.masked(
+          counts(b, r[0]),
+          [&] {
+            const Val v = b.cast(w.at(b, {b.indirect(index.at(b, {r[0]}), rows, false, true), i[1]}), acc);
+            return where(eq(v, s.at(b, i)), b.index(r[0]), b.index(n));
+          },
+          b.index(n));
+    });
+  return bagRecords(o, y, index, offsets, bags, lens, firsts, mode);
 }
 
 static Tensors maxUnpool(OpCall &o) {

@@ -103,6 +103,7 @@ private:
   std::set<int32_t> returned_; // buffers that an output already names
   std::vector<Diagnostic> errors_;
   std::vector<std::string> externs_; // operators of the caller's, by name
+  int64_t externCalls_ = 0;          // of them
   std::vector<std::shared_ptr<const graph::Graph>> copies_; // of sub-graphs, for what points into them
   Expr path_ = 1; // not 0 where what is being lowered runs: the conditions of the regions around it
 };

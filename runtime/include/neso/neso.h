@@ -99,7 +99,8 @@ typedef struct neso_static_kernel {
  * A model may call operators that are not PyTorch's own ("mylib::scale"). Whoever runs it brings them: a row of neso_op for each, in
  * neso_model_options, or an array of rows called neso_ops, ended by one without a name, in a library for `neso run --op-library`.
  * An operator that decides the sizes of its results has a second row, "mylib::scale:sizes": called before it with the same arguments, it fills
- * one row of I64 with those sizes, in the order of results and dimensions. */
+ * one row of I64 with those sizes, in the order of results and dimensions.
+ * A row of the name "*" is called for every operator that has no row of its own. */
 typedef enum neso_op_argument_kind {
   NESO_OP_NONE,
   NESO_OP_TENSOR, /* ints[0]: which of the call's inputs; -1: None */
@@ -112,8 +113,15 @@ typedef enum neso_op_argument_kind {
   NESO_OP_INTS,
   NESO_OP_FLOATS,
   NESO_OP_BOOLS,
-  NESO_OP_TEXTS
+  NESO_OP_TEXTS,
+  NESO_OP_LAYOUT,        /* ints[0]: the number that torch.export writes, as of MEMORY_FORMAT */
+  NESO_OP_MEMORY_FORMAT,
+  NESO_OP_DEVICE         /* texts[0]: "cpu", "cuda:1" */
 } neso_op_argument_kind;
+/* Dimension `dim` of tensor `result` of those that an operator returns. */
+typedef struct neso_op_size {
+  int32_t result, dim;
+} neso_op_size;
 typedef struct neso_op_argument {
   const char *name; /* in the operator's schema */
   neso_op_argument_kind kind;
@@ -138,9 +146,15 @@ typedef struct neso_op_call {
   /* What went wrong, for the run's message; returns NESO_OP_FAILED. A library of operators needs nothing of the runtime but this header. */
   neso_status (*fail)(const struct neso_op_call *call, const char *text);
   void *failure; /* fail's own */
+  int32_t call;  /* which of the model's calls this is, the same in each run and turn of a loop; a call for sizes has the number of the call that
+                  * they are for. -1: the package does not say */
+  int32_t result_count; /* tensors that the operator returns; for a call for sizes, those that the call after it fills */
+  const neso_op_size *asked; /* of a call for sizes: whose sizes its row wants, in order */
+  int32_t asked_count;       /* 0: this is no call for sizes */
+  void *op_user;             /* neso_context_options.op_user */
 } neso_op_call;
 typedef struct neso_op {
-  const char *name; /* "mylib::scale"; an overload with a name: "mylib::scale.out" */
+  const char *name; /* "mylib::scale"; an overload with a name: "mylib::scale.out"; "*": those that no other row names */
   /* May be called by several threads at once, one for each context. Anything but NESO_OK ends the run with NESO_OP_FAILED. */
   neso_status (*run)(void *user, const neso_op_call *call);
   void *user;
@@ -366,6 +380,7 @@ typedef struct neso_context_options {
   /* How many turns each loop of the model may make, each time that it is reached; the turn after them ends the run with NESO_TURN_LIMIT.
    * 0: no limit. With a limit the host counts, so that runs with loops whose end the device decides are not recorded as CUDA graphs. */
   int64_t turn_limit;
+  void *op_user; /* what neso_op_call has as op_user: of the context, where neso_op.user is of the operator */
 } neso_context_options;
 
 /* Cheap: some kilobytes, its threads, and a copy of each buffer that the model mutates. options may be NULL. The model must outlive it.

@@ -680,6 +680,10 @@ Status Functionalizer::ofCaller(Node &n) {
     if (op.isView()) return fail(diag::OpRefused, n.loc, n.target, "its results share memory with its operands");
     for (const std::string &name : n.argNames)
       if (op.argIndex(name) < 0) return fail(diag::OperatorArgument, n.loc, n.target, name, "is none of its schema");
+    // What is there of an optional result looks like any other in the file.
+    n.returns.resize(n.outputs.size());
+    for (size_t k = 0; k < std::min(n.outputs.size(), op.returns.size()); ++k)
+      if (op.returns[k].optional && op.returns[k].type == ArgType::Tensor) n.returns[k] = Node::Return::Optional;
     return Status::ok();
   }
   bool tensors = false, results = false;
@@ -700,7 +704,8 @@ Status Functionalizer::changeByCaller(Node &n, const OpSchema &op) {
   Node f;
   f.name = n.name, f.loc = n.loc, f.module = n.module;
   f.target = "higher_order.auto_functionalized_v2";
-  f.outputs = n.outputs;
+  f.outputs = n.outputs, f.returns = n.returns;
+  f.returns.resize(f.outputs.size());
   auto give = [&](std::string name, Argument value) {
     f.argNames.push_back(std::move(name));
     f.args.push_back(std::move(value));

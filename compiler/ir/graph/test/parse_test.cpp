@@ -42,6 +42,7 @@ nodes:
   %m, none = aten.max.dim(%y, -1, false) : bf16[s0]
   %v = aten.view.default(self=%y, size=[%n, %h, 4], other=[1, 2], none_of=[]) : bf16[s0, 2, 4]
   %c = mylib.all.default(values[], [%y, none], [1.0, -2.5], reals[], [true, false], ["a\nb", "c"], strings[], bools[], 1e-05, inf, nan, f32, bool, memory_format(1), layout(0), device(cpu), device(cuda:1), complex(1, -2.5), [[1, 2], [3]], [[0.5]], [[%y], [%a, %b]], object(q, Q), {key: %y, other: [1]}, none, "t") : object
+  [%lone], %maybe?, []! = mylib.some.default(%y) : bf16[s0, 8], bf16[s0, 8]
   %r = higher_order.cond(%t_pred, {
     inputs:
       %p: bf16[s0, 8]
@@ -77,16 +78,17 @@ TEST(GraphText, GivesBackItsText) {
   EXPECT_EQ(m->storages[1].data[2], 0x80);
   EXPECT_EQ(m->outputs[2].target, "x");
   EXPECT_EQ(m->outputs[2].kind, Output::Kind::InputMutation);
-  ASSERT_EQ(m->graph.nodes.size(), 8u);
+  ASSERT_EQ(m->graph.nodes.size(), 9u);
   EXPECT_EQ(m->graph.nodes[1].loc.line, 12);
   EXPECT_EQ(m->graph.nodes[2].name, "split");
   EXPECT_EQ(std::get<std::vector<IntOrSym>>(m->graph.nodes[4].args[1]).size(), 3u);
   EXPECT_TRUE(std::holds_alternative<bool>(m->inputs[2].constant));
+  EXPECT_EQ(m->graph.nodes[6].returns, (std::vector<Node::Return>{Node::Return::List, Node::Return::Optional, Node::Return::Other}));
   const Node &all = m->graph.nodes[5];
   EXPECT_TRUE(std::holds_alternative<std::vector<ValueId>>(all.args[0]));
   EXPECT_TRUE(std::holds_alternative<std::vector<std::vector<int64_t>>>(all.args[18]));
   EXPECT_EQ(std::get<Device>(all.args[16]).index, 1);
-  const auto *inner = std::get_if<std::shared_ptr<Graph>>(&m->graph.nodes[6].args[1]);
+  const auto *inner = std::get_if<std::shared_ptr<Graph>>(&m->graph.nodes[7].args[1]);
   ASSERT_TRUE(inner);
   EXPECT_EQ((*inner)->nodes.size(), 1u);
 }
