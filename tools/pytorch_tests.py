@@ -7,7 +7,7 @@ TESTS is the folder `test` of PyTorch's sources, best of the version of the torc
 torch, pytest, pytest-timeout, pytest-xdist and parameterized. Two things are put in Inductor's place, nothing else of the tests changes:
 - torch._inductor.aoti_compile_and_package and torch._inductor.aot_compile write archives by `neso compile --format aoti`, which torch's own loader runs;
 - torch._inductor.compile_fx.compile_fx and the back end "inductor" are those of `neso.torch`.
-Each test ends as passed, failed or skipped; of a failure OUT.json has the last line, and by which of `classes` it is counted: what tests Inductor's own
+Each test ends as passed, failed or skipped; of a failure OUT.json has the message, the end of its text, and by which of `classes` it is counted: what tests Inductor's own
 code (generated C++, its counters, its options) is apart from what a user could see."""
 import argparse
 import json
@@ -151,7 +151,7 @@ def rows_of(report):
         bad = next((child for child in case if child.tag in ("failure", "error")), None)
         if bad is not None:
             text = (bad.get("message") or "") + "\n" + (bad.text or "")
-            yield {"test": name, "result": "failed", "class": classify(text), "why": (bad.get("message") or text)[:300]}
+            yield {"test": name, "result": "failed", "class": classify(text), "why": (bad.get("message") or text)[:300], "text": text[-4000:]}
         else:
             skipped = any(child.tag == "skipped" for child in case)
             yield {"test": name, "result": "skipped" if skipped else "passed"}

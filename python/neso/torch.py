@@ -346,9 +346,61 @@ def _viewed(node):
     return node.args[0] if alias is not None and not alias.is_write else None
 
 
+# Their results depend on the memory that an operand lies in, beyond its elements.
+_SEE_MEMORY = (torch.ops.aten.as_strided, torch.ops.aten.as_strided_copy, torch.ops.aten.as_strided_scatter)
+
+
+def _seen_memory(graph):
+    """Operators that see the memory of their operand, and the views between: beside what torch runs, torch makes these, since a result of a
+    part of the graph lies in memory of its own."""
+    found = {}
+    for node in graph.nodes:
+        if node.op == "call_function" and getattr(node.target, "overloadpacket", None) in _SEE_MEMORY:
+            found[node], seen = None, node.args[0]
+            while (root := _viewed(seen)) is not None:
+                found[seen], seen = None, root
+    return found
+
+
 def _is_symbolic(node):
     value = node.meta.get("val")
     return isinstance(value, torch.Tensor) and any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride(), value.storage_offset()))
+
+
+def _strides_asked(node):
+    """Of an operator of the user's: what its tags ask of the strides of its operands. Pairs of an operand and the order of its dimensions in
+    memory, outermost first. Torch's advice for back ends: without a tag they are those of the program before torch rewrote it."""
+    if not _is_users(node.target) or not isinstance(node.target, torch._ops.OpOverload):
+        return
+    tensors = [(i, n) for i, n in enumerate(node.args) if isinstance(n, torch.fx.Node) and isinstance(n.meta.get("val"), torch.Tensor)]
+    if torch.Tag.needs_contiguous_strides in node.target.tags:
+        for _, operand in tensors:
+            if _is_symbolic(operand) or not operand.meta["val"].is_contiguous():
+                yield operand, list(range(operand.meta["val"].dim()))
+        return
+    for i, operand in tensors:
+        first = node.meta["eager_input_vals"][0][i] if "eager_input_vals" in node.meta else None
+        if not isinstance(first, torch.Tensor) or torch.Tag.flexible_layout in node.target.tags or _is_symbolic(operand) or any(isinstance(s, torch.SymInt) for s in first.stride()):
+            continue
+        order = sorted(range(first.dim()), key=lambda d: first.stride()[d], reverse=True)
+        if first.stride() != operand.meta["val"].stride() and first.permute(order).is_contiguous():
+            yield operand, order
+
+
+def _lay_out(graph_module):
+    """Copies of operands where an operator asks for other strides than they have."""
+    graph, aten = graph_module.graph, torch.ops.aten
+    for node in [n for n in graph.nodes if n.op == "call_function"]:
+        for operand, order in list(_strides_asked(node)):
+            at = operand
+            for target, args, kwargs in ((aten.permute.default, (order,), {}), (aten.clone.default, (), {"memory_format": torch.contiguous_format}),
+                                         (aten.permute.default, (sorted(range(len(order)), key=order.__getitem__),), {})):
+                with graph.inserting_before(node):
+                    made = graph.call_function(target, (at, *args), kwargs)
+                made.meta = {"val": target(at.meta["val"], *args, **kwargs), "stack_trace": node.meta.get("stack_trace")}
+                at = made
+            node.replace_input_with(operand, at)
+    graph_module.recompile()
 
 
 def _shared_results(graph):
@@ -404,6 +456,7 @@ def compile_graph(graph_module, settings):
     settings = {**settings, "device": _device(graph)}
     if not _operators(graph):
         return _eager(graph_module)
+    _lay_out(graph_module)
     shared = _shared_results(graph)
     refused = _random_nodes(graph) if settings["rng"] == "torch" else {}
     if settings["fallback"] == "error" and refused:
@@ -433,6 +486,7 @@ def _compile_pieces(graph_module, refused, settings):
     from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
     from torch.fx.passes.operator_support import OperatorSupportBase
     original = graph_module
+    refused = {**_seen_memory(original.graph), **refused}
     for _ in range(8):
         module = torch.fx.GraphModule(original, copy.deepcopy(original.graph))
         names = {n.name for n in refused}

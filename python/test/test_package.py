@@ -404,6 +404,30 @@ def test_vmap():
         torch.testing.assert_close(neso.compile(model, (x, y)).load()(x, y), pairs(x, y), rtol=1e-5, atol=1e-5)
 
 
+def test_writes_through_views_that_begin_behind_their_memory():
+    """Offsets of as_strided and of what unfold gives count from the beginning of memory, wherever their operand begins."""
+    def written(x):
+        y, z, w = x * 1, x * 2, x * 3
+        y[1:].as_strided((3,), (1,), 7).add_(100)
+        z[2:].t().as_strided((3,), (1,)).add_(100)
+        w[1:].unfold(0, 2, 2).mul_(3)
+        return y, z, w
+
+    x = torch.arange(40.0).reshape(8, 5)
+    model = neso.compile(torch.export.export(function(written), (x,))).load()
+    for got, expected in zip(model(x), written(x)):
+        np.testing.assert_array_equal(np.asarray(got), expected.numpy())
+
+    def outside(x):
+        y = x * 1
+        y[:2].as_strided((3,), (1,), 8).add_(1)
+        return y
+
+    outside = torch.export.export(function(outside), (x,))
+    with pytest.raises(neso.CompileError, match="outside of its operand's memory"):
+        neso.compile(outside)
+
+
 def test_read_only_memory_is_not_written():
     ours = neso.compile(function(lambda a: a.add_(1)), (torch.zeros(3),)).load()
     x = np.zeros(3, np.float32)

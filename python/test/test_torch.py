@@ -402,3 +402,78 @@ def test_operators_of_the_users_run_in_torch():
     assert any("an operator that is not torch's own" in str(w.message) for w in caught)
     with pytest.raises(Exception, match="an operator that is not torch's own"):
         torch.compile(function, backend=ours.backend, options={"fallback": "error"})(torch.randn(4, 8))
+
+
+@torch.library.custom_op("neso_python_test::strides", mutates_args=())
+def strides(x: torch.Tensor) -> torch.Tensor:
+    return torch.tensor(x.stride())
+
+
+@strides.register_fake
+def _(x):
+    return x.new_empty(x.dim(), dtype=torch.int64)
+
+
+@torch.library.custom_op("neso_python_test::of_contiguous", mutates_args=(), tags=(torch.Tag.needs_contiguous_strides,))
+def of_contiguous(x: torch.Tensor) -> torch.Tensor:
+    assert x.is_contiguous()
+    return x * 2
+
+
+@of_contiguous.register_fake
+def _(x):
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def test_operators_of_the_users_see_the_strides_that_they_ask_for():
+    def as_traced(x):
+        y = torch.relu(x.t()) * 2 + x.t().sin().cos()
+        z = (x * 3).t()
+        z[1:].mul_(2)
+        return strides(y), strides(z), strides(z[:, ::2] * 1), strides(y.expand(2, 8, 4)), strides(x.to(memory_format=torch.contiguous_format)), strides(torch.tanh(y)[1:])
+
+    compare(as_traced, (torch.randn(4, 8),))
+    compare(as_traced, (torch.randn(8, 4).t(),))
+    # Outside of torch.compile the operator refuses these.
+    x = torch.randn(4, 8)
+    y, z, w = torch.compile(lambda x: (of_contiguous(torch.relu(x.t()) * 2), of_contiguous(x.t()) + 1, of_contiguous(x)), backend=ours.backend, options={"fallback": "silent"})(x)
+    torch.testing.assert_close((y, z, w), (torch.relu(x.t()) * 4, x.t() * 2 + 1, x * 2))
+
+
+@pytest.mark.parametrize("dynamic", (False, True))
+def test_memory_behind_an_operand(dynamic):
+    """as_strided sees the memory of its operand, which begins before it."""
+    def written(x):
+        x.as_strided((3,), (1,), 7).add_(100)
+        return x + 0
+
+    def scattered(x, src):
+        return torch.as_strided_scatter(x, src, (3,), (1,), 7) + 1
+
+    def read_by_torch(x):
+        y = (x * 2).sin().cos().tanh().relu()
+        half = y.view(torch.int16)[2:].as_strided((4, 3), (2, 1))
+        return half.view(torch.float16).as_strided((5,), (1,), 1) + 1, half + 1
+
+    base = torch.arange(40.0).reshape(8, 5)
+    for function, make in ((written, lambda: (base.clone()[1:],)), (scattered, lambda: (base.clone()[1:], -torch.ones(3))),
+                           (read_by_torch, lambda: (base.clone(),))):
+        torch._dynamo.reset()
+        given = make()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            got = torch.compile(function, backend=ours.backend, dynamic=dynamic)(*given)
+        other = make()
+        torch.testing.assert_close(got, function(*other))
+        torch.testing.assert_close(given, other)
+
+
+def test_products_of_several_dtypes_are_torchs_to_refuse():
+    x, half = torch.randn(3, 3), torch.randn(3, 3, dtype=torch.float16)
+    for function, given in ((torch.mm, (x, half)), (torch.nn.functional.linear, (x, half)), (torch.addmm, (torch.randn(3).double(), x, x)), (torch.mv, (x, half[0]))):
+        torch._dynamo.reset()
+        with pytest.raises(Exception, match="one dtype only"):
+            torch.compile(function, backend=ours.backend, options={"fallback": "error"})(*given)
+        torch._dynamo.reset()
+        with pytest.raises(RuntimeError, match="dtype"):
+            torch.compile(function, backend=ours.backend, options={"fallback": "silent"})(*given)

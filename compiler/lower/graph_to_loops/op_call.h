@@ -4,6 +4,7 @@
 // out) and returns one Tensor for each tensor result. What it cannot do it refuses with fail(): the call is then
 // reported, with all others of the model.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,6 +29,7 @@ enum class OnComplex {
 struct OpRow {
   LowerFn fn;
   OnComplex complex = OnComplex::Refuse;
+  bool oneDtype = false; // whether all tensors that it is given have to have one dtype
 };
 
 class OpCall {
@@ -87,7 +89,8 @@ public:
   /// Whether the call is for one part of complex operands (OnComplex::Parts), which then are real ones.
   bool ofPart() const { return part_ != Part::Whole; }
 
-  /// The results of a row for this call, which is refused where one meets complex numbers that the row does not know.
+  /// The results of a row for this call, which is refused where one meets complex numbers that the row does not know, or operands of several
+  /// dtypes where PyTorch's kernels take one.
   Tensors lower(const OpRow &row);
 
   /// Refuses the call; the reason completes "cannot compile OP: ...".
@@ -100,6 +103,7 @@ private:
   enum class Part { Whole, Real, Imag };
   OpCall(const OpCall &whole, Part part);
   bool meetsComplex() const;
+  std::string dtypeFault() const; // empty where the tensors that it is given have one dtype
   Tensors byParts(LowerFn fn);
   Tensor partOf(std::string_view name, const Tensor &x) const;
   Tensor fromValue(graph::ValueId id);
@@ -124,12 +128,17 @@ public:
   void family(OnComplex what) { family_ = what; }
   /// States of rows that are there what they make of complex numbers. A name without overload stands for all overloads.
   void onComplex(OnComplex what, std::string_view names);
+  /// States of rows that are there that PyTorch's kernels take operands of one dtype only. Fake tensors, by which models are traced, do not
+  /// look and promote: a model that PyTorch cannot run may so be exported and traced. Names as above.
+  void oneDtype(std::string_view names);
   const OpRow *find(std::string_view target) const;
   /// Sorted.
   std::vector<std::string> targets() const;
   static const OpTable &instance();
 
 private:
+  /// Calls fn with each row that the names name.
+  void forEachRow(std::string_view names, const std::function<void(OpRow &)> &fn);
   std::unordered_map<std::string, OpRow> rows_;
   OnComplex family_ = OnComplex::Refuse;
 };

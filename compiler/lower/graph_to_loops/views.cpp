@@ -171,6 +171,21 @@ static std::optional<int64_t> endOf(const Sizes &sizes, const Sizes &strides, Ex
   return at ? std::optional(*at + 1) : std::nullopt;
 }
 
+/// What is wrong with elements of strides and an offset in memory of `all` elements: some lie outside of it. Empty where none does; where sizes or
+/// data decide, a run that it happens in is refused.
+static std::string stridesFault(OpCall &o, const Expr &all, const Sizes &sizes, const Sizes &strides, const Expr &offset) {
+  if (const std::optional<int64_t> end = endOf(sizes, strides, offset), have = all.asConst(); end && have) {
+    if (*end > *have || offset.asConst() < 0) return "elements of it lie outside of its operand's memory";
+    return {};
+  }
+  Expr last = offset, count = 1;
+  for (size_t d = 0; d < sizes.size(); ++d) last = last + (sizes[d] - 1) * strides[d], count = count * sizes[d];
+  const std::string what = fmt::format("as_strided: elements outside of its storage{}", valuesOf(offset));
+  o.ctx.demand(le(0, offset), what);
+  o.ctx.demand(logicalOr(eq(count, 0), lt(last, all)), what);
+  return {};
+}
+
 /// as_strided reads the storage, which is the operand's own (graph::readStorage); its strides in the model tell where its elements are.
 static Tensors asStridedOp(OpCall &o) {
   Tensor x = o.t("self");
@@ -181,16 +196,7 @@ static Tensors asStridedOp(OpCall &o) {
   std::optional<std::vector<int>> order = type ? denseOrder(o, *type) : std::nullopt;
   if (!order) return o.fail("its operand's elements do not lie one behind the other in memory, and what lies between them is not known");
   Tensor flat = flatten(permute(x, *order));
-  if (const std::optional<int64_t> end = endOf(sizes, strides, offset), all = flat.numel().asConst(); end && all && (*end > *all || offset.asConst() < 0))
-    return o.fail("it reads elements outside of its operand's memory");
-  // Where it begins the data may decide.
-  if (!offset.isConst()) {
-    Expr last = offset, count = 1;
-    for (size_t d = 0; d < sizes.size(); ++d) last = last + (sizes[d] - 1) * strides[d], count = count * sizes[d];
-    const std::string what = fmt::format("as_strided: elements outside of its storage{}", valuesOf(offset));
-    o.ctx.demand(le(0, offset), what);
-    o.ctx.demand(logicalOr(eq(count, 0), lt(last, flat.numel())), what);
-  }
+  if (std::string why = stridesFault(o, flat.numel(), sizes, strides, offset); !why.empty()) return o.fail(why);
   return {remap(flat, sizes, [strides, offset](const Index &i) {
     Expr e = offset;
     for (size_t d = 0; d < i.size(); ++d) e = e + i[d] * strides[d];
@@ -602,10 +608,11 @@ static void addScattersOfParts(OpTable &t) {
   t.add("as_strided_scatter.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self"), s = cast(o.t("src"), x.dtype());
     Sizes strides = o.exprs("stride");
-    Expr offset = o.expr("storage_offset", 0);
+    Expr offset = o.expr("storage_offset", 0); // from where the operand begins (graph::readStorage)
     const graph::TensorType *type = o.typeOf("self");
     std::optional<std::vector<int>> order = type ? denseOrder(o, *type) : std::nullopt;
     if (!order) return o.fail("its operand's elements do not lie one behind the other in memory, and what lies between them is not known");
+    if (std::string why = stridesFault(o, x.numel(), o.exprs("size"), strides, offset); !why.empty()) return o.fail(why);
     Strided w = o.ctx.allocate(x.dtype(), x.sizes(), *order);
     o.ctx.store(x, w);
     o.ctx.store(s, {w.buffer, w.dtype, strides, offset});

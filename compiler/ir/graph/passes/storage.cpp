@@ -3,6 +3,9 @@
 //     %v = slice(%x, 0, 1, 3); %y = as_strided(%v, [2, 2], [8, 1])   ->   %y = as_strided(%x, [2, 2], [8, 1], 8)
 //
 // What a view's storage offset is the types say; from what the storage begins with (a parameter, an input, a result) they count on.
+// as_strided_scatter writes into a copy of its operand, of which only the operand's elements count: its offset, too, counts from there.
+//
+//     as_strided_scatter(%v, %part, [2, 2], [8, 1], 9)   ->   as_strided_scatter(%v, %part, [2, 2], [8, 1], 1)
 #include <algorithm>
 
 #include "ir/graph/passes/simplify.h"
@@ -26,16 +29,11 @@ ValueId storageOf(const Graph &g, const Producers &producers, ValueId id) {
   return id;
 }
 
-void readFromStorage(Graph &g, const Producers &producers, Node &n) {
-  const ValueId *self = n.args.empty() ? nullptr : std::get_if<ValueId>(&n.args[0]);
-  if (!self || !self->valid()) return;
-  const ValueId storage = storageOf(g, producers, *self);
-  const Argument *given = n.arg("storage_offset");
-  std::optional<Expr> offset = intOf(g, given);
-  if (!offset) offset = g.value(*self).type.offset;
-  *offset = *offset - g.value(storage).type.offset;
-  n.args[0] = storage;
-  const Argument stated = sizeArgument(g, *offset);
+/// The offset of the call from where `from` begins, instead of from where memory does.
+void countFrom(Graph &g, Node &n, ValueId self, ValueId from) {
+  std::optional<Expr> offset = intOf(g, n.arg("storage_offset"));
+  if (!offset) offset = g.value(self).type.offset;
+  const Argument stated = sizeArgument(g, *offset - g.value(from).type.offset);
   const auto name = std::find(n.argNames.begin(), n.argNames.end(), "storage_offset");
   if (name != n.argNames.end()) {
     n.args[static_cast<size_t>(name - n.argNames.begin())] = stated;
@@ -43,6 +41,16 @@ void readFromStorage(Graph &g, const Producers &producers, Node &n) {
     n.args.push_back(stated);
     n.argNames.push_back("storage_offset");
   }
+}
+
+void stateOffset(Graph &g, const Producers &producers, Node &n) {
+  const bool reads = n.target == "aten.as_strided.default" || n.target == "aten.as_strided_copy.default";
+  if (!reads && n.target != "aten.as_strided_scatter.default") return;
+  const ValueId *given = n.args.empty() ? nullptr : std::get_if<ValueId>(&n.args[0]);
+  if (!given || !given->valid()) return;
+  const ValueId self = *given, from = reads ? storageOf(g, producers, self) : self;
+  countFrom(g, n, self, from);
+  n.args[0] = from;
 }
 } // namespace
 
@@ -53,8 +61,7 @@ void readStorage(Model &m) {
       for (const auto &list : n.outputs)
         for (ValueId id : list)
           if (id.valid()) producers.emplace(id, &n);
-    for (Node &n : g.nodes)
-      if (n.target == "aten.as_strided.default" || n.target == "aten.as_strided_copy.default") readFromStorage(g, producers, n);
+    for (Node &n : g.nodes) stateOffset(g, producers, n);
   });
 }
 

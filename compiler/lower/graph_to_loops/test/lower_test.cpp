@@ -153,6 +153,25 @@ TEST(Refusals, CallsThatCannotBeComputedSayWhy) {
   EXPECT_NE(r.error().str().find("another size"), std::string::npos);
 }
 
+TEST(Refusals, ProductsTakeOneDtype) {
+  for (const char *target : {"aten.mm.default", "aten.linear.default", "aten.mv.default", "aten.dot.default"}) {
+    graph::Model m = unaryModel(target, DType::F32);
+    graph::TensorType half = m.graph.value(m.graph.inputs[0]).type;
+    half.dtype = DType::F16;
+    const graph::ValueId other = m.graph.addValue("h", half);
+    m.graph.inputs.push_back(other);
+    m.inputs.push_back(m.inputs[0]);
+    m.inputs.back().value = other;
+    m.graph.nodes[0].args.push_back(other);
+    m.graph.nodes[0].argNames.push_back("other");
+    DiagnosticSink sink;
+    Result<loops::Program> r = lowerGraph(m, sink);
+    ASSERT_FALSE(r) << target;
+    EXPECT_EQ(r.error().diagnostics()[0].kind, diag::OpRefused) << target;
+    EXPECT_NE(r.error().str().find("'self' has f32 and 'other' has f16"), std::string::npos) << r.error().str();
+  }
+}
+
 TEST(Refusals, AComplexNumberIsNoRealOne) {
   graph::Model m = unaryModel("aten.leaky_relu.default");
   m.graph.nodes[0].args.push_back(graph::ComplexValue{1, 2});
