@@ -27,6 +27,12 @@ def item_small(x, n):
     return torch.full((k, 3), 1.5), k
 
 
+def item_power(x, n):
+    """Powers that are no short products: of a number up to a bound, and of any."""
+    k = n.item()
+    return x * min(k, 10)**11, torch.arange(3) * k**13
+
+
 def item_float(x, scale):
     s = scale.item()
     return x * s + s, s
@@ -213,6 +219,7 @@ def data_sizes():
         Case("item_u8", item_small, lambda: (x(), n(2, torch.uint8)), more=[lambda: (x(), n(0, torch.uint8))], exact=False),
         Case("item_i32", item_small, lambda: (x(), n(3, torch.int32)), more=[lambda: (x(), n(0, torch.int32))], exact=False),
         Case("item_i8", item_small, lambda: (x(), n(1, torch.int8)), exact=False),
+        Case("item_power", item_power, lambda: (x(), n(3, torch.int64)), more=[lambda v=v: (x(), n(v, torch.int64)) for v in (0, -1, -7, 12)], exact=False),
         Case("item_float", item_float, lambda: (x(), n(2.5, torch.float32)), more=[lambda: (x(), n(-0.75, torch.float32))], exact=False),
         Case("item_half", item_float, lambda: (x(), n(2.5, torch.float16)), exact=False),
         Case("item_select", item_select, lambda: (x(), n(3)), more=[lambda: (x(), n(0)), lambda: (x(), n(5))]),

@@ -162,7 +162,7 @@ PyObject *launch_method(PyObject *object, PyObject *args);
 
 /* ---- Operators of the caller's (operators.c) */
 
-/* Asks resolver(name), None or a function(arguments, outputs, stream) each, for what the loaded model calls. */
+/* Asks resolver(name), None or a function(arguments, outputs, asked, stream) each, for what the loaded model calls. */
 int give_operators(model_object *self, PyObject *resolver);
 void free_operators(model_object *self);
 

@@ -24,6 +24,7 @@ static PyObject *lend_all(const neso_tensor *tensors, int32_t count, const resul
 /* Element k of an argument. `inputs`: the call's, as Python has them. */
 static PyObject *element(const neso_op_argument *a, int32_t k, PyObject *inputs) {
   switch (a->kind) {
+  case NESO_OP_NONE: return Py_NewRef(Py_None);
   case NESO_OP_TENSOR:
   case NESO_OP_TENSORS: {
     PyObject *tensor = a->ints[k] < 0 ? Py_None : PyList_GetItem(inputs, (Py_ssize_t)a->ints[k]);
@@ -34,14 +35,23 @@ static PyObject *element(const neso_op_argument *a, int32_t k, PyObject *inputs)
   case NESO_OP_BOOL:
   case NESO_OP_BOOLS: return PyBool_FromLong(a->ints[k] != 0);
   case NESO_OP_TEXT:
-  case NESO_OP_TEXTS: return PyUnicode_FromString(a->texts[k]);
-  default: return PyLong_FromLongLong((long long)a->ints[k]);
+  case NESO_OP_TEXTS:
+  case NESO_OP_DEVICE: return PyUnicode_FromString(a->texts[k]);
+  case NESO_OP_INT:
+  case NESO_OP_INTS:
+  case NESO_OP_DTYPE:
+  case NESO_OP_LAYOUT:
+  case NESO_OP_MEMORY_FORMAT: return PyLong_FromLongLong((long long)a->ints[k]);
   }
+  return PyErr_Format(PyExc_TypeError, "argument '%s' is of a kind that is not known here", a->name);
+}
+
+static int is_list(neso_op_argument_kind kind) {
+  return kind == NESO_OP_TENSORS || kind == NESO_OP_INTS || kind == NESO_OP_FLOATS || kind == NESO_OP_BOOLS || kind == NESO_OP_TEXTS;
 }
 
 static PyObject *value(const neso_op_argument *a, PyObject *inputs) {
-  if (a->kind == NESO_OP_NONE) return Py_NewRef(Py_None);
-  if (a->kind < NESO_OP_TENSORS) return element(a, 0, inputs);
+  if (!is_list(a->kind)) return element(a, 0, inputs);
   PyObject *out = PyList_New(0);
   for (int32_t k = 0; out && k < a->count; ++k) {
     PyObject *one = element(a, k, inputs);
@@ -51,12 +61,17 @@ static PyObject *value(const neso_op_argument *a, PyObject *inputs) {
   return out;
 }
 
-/* [(name, is a dtype, value), …] */
+/* What Python has objects of its own for. */
+static const char *special(neso_op_argument_kind kind) {
+  return kind == NESO_OP_DTYPE ? "dtype" : kind == NESO_OP_LAYOUT ? "layout" : kind == NESO_OP_MEMORY_FORMAT ? "memory_format" : "";
+}
+
+/* [(name, special kind or "", value), ...] */
 static PyObject *arguments_of(const neso_op_call *call, PyObject *inputs) {
   PyObject *out = PyList_New(0);
   for (int32_t i = 0; out && i < call->argument_count; ++i) {
     const neso_op_argument *a = &call->arguments[i];
-    PyObject *v = value(a, inputs), *row = v ? Py_BuildValue("sOO", a->name, a->kind == NESO_OP_DTYPE ? Py_True : Py_False, v) : NULL;
+    PyObject *v = value(a, inputs), *row = v ? Py_BuildValue("ssO", a->name, special(a->kind), v) : NULL;
     if (!row || PyList_Append(out, row)) Py_CLEAR(out);
     Py_XDECREF(row);
     Py_XDECREF(v);
@@ -80,16 +95,29 @@ static neso_status fail_by_exception(const neso_op_call *call) {
   return status;
 }
 
-/* neso_op::run; user: function(arguments, outputs, stream), which fills the outputs. On any thread, without the interpreter's lock. */
+/* [(result, dimension), ...]: what a call for sizes is asked. */
+static PyObject *asked_of(const neso_op_call *call) {
+  PyObject *out = PyList_New(0);
+  for (int32_t i = 0; out && i < call->asked_count; ++i) {
+    PyObject *one = Py_BuildValue("ii", (int)call->asked[i].result, (int)call->asked[i].dim);
+    if (!one || PyList_Append(out, one)) Py_CLEAR(out);
+    Py_XDECREF(one);
+  }
+  return out;
+}
+
+/* neso_op::run; user: function(arguments, outputs, asked, stream), which fills the outputs. On any thread, without the interpreter's lock. */
 static neso_status run_python(void *user, const neso_op_call *call) {
   const PyGILState_STATE gil = PyGILState_Ensure();
   result_maker maker = {NULL, MAKER_NONE, NULL};
   PyObject *type = call_hook("tensor_type", NULL);
   PyObject *inputs = type && maker_of_type(type, &maker) == 0 ? lend_all(call->inputs, call->input_count, &maker) : NULL;
   PyObject *outputs = inputs ? lend_all(call->outputs, call->output_count, &maker) : NULL, *arguments = outputs ? arguments_of(call, inputs) : NULL;
-  PyObject *done = arguments ? PyObject_CallFunction((PyObject *)user, "OOK", arguments, outputs, (unsigned long long)(uintptr_t)call->stream) : NULL;
+  PyObject *asked = arguments ? asked_of(call) : NULL;
+  PyObject *done = asked ? PyObject_CallFunction((PyObject *)user, "OOOK", arguments, outputs, asked, (unsigned long long)(uintptr_t)call->stream) : NULL;
   const neso_status status = done ? NESO_OK : fail_by_exception(call);
   Py_XDECREF(done);
+  Py_XDECREF(asked);
   Py_XDECREF(arguments);
   Py_XDECREF(outputs);
   Py_XDECREF(inputs);

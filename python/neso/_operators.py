@@ -12,7 +12,7 @@ _waiting = threading.local()
 
 
 def registered(name):
-    """A function(arguments, outputs, stream) for "mylib::scale", "mylib::scale.out" or "mylib::scale:sizes"; None: torch has no such operator."""
+    """A function(arguments, outputs, asked, stream) for "mylib::scale", "mylib::scale.out" or "mylib::scale:sizes"; None: torch has no such operator."""
     torch = sys.modules.get("torch")
     if torch is None:
         return None
@@ -25,8 +25,18 @@ def registered(name):
     return functools.partial(_sizes if name.endswith(_SIZES) else _call, torch, op)
 
 
+def _object(torch, special, value):
+    """What torch has for a number; those of layouts and memory formats are torch.export's (torch/_export/serde/schema.py)."""
+    if special == "dtype":
+        return getattr(torch, ROWS[value].torch)
+    known = {"layout": {7: torch.strided}, "memory_format": {1: torch.contiguous_format, 2: torch.channels_last, 3: torch.channels_last_3d, 4: torch.preserve_format}}[special]
+    if value not in known:
+        raise RuntimeError(f"{special} number {value} is not known")
+    return known[value]
+
+
 def _keywords(torch, arguments):
-    return {name: getattr(torch, ROWS[value].torch) if is_dtype else value for name, is_dtype, value in arguments}
+    return {name: _object(torch, special, value) if special else value for name, special, value in arguments}
 
 
 def _key(op, torch, keywords):
@@ -48,7 +58,7 @@ def _tensors(torch, results):
     return [r for r in torch.utils._pytree.tree_leaves(results) if isinstance(r, torch.Tensor)]
 
 
-def _call(torch, op, arguments, outputs, stream):
+def _call(torch, op, arguments, outputs, asked, stream):
     keywords = _keywords(torch, arguments)
     key, results = getattr(_waiting, "results", (None, None))
     _waiting.results = None, None
@@ -63,30 +73,9 @@ def _call(torch, op, arguments, outputs, stream):
             output.copy_(result)
 
 
-def _sizes(torch, op, arguments, outputs, stream):
+def _sizes(torch, op, arguments, outputs, asked, stream):
     keywords = _keywords(torch, arguments)
-    decided = _decided(torch, op, keywords)
-    if len(decided) != outputs[0].numel():
-        raise RuntimeError(f"{op} decides {len(decided)} sizes by its register_fake, the model was exported with {outputs[0].numel()}")
     with _where(torch, stream):
         results = _tensors(torch, op(**keywords))
-        outputs[0].copy_(torch.tensor([results[r].shape[d] for r, d in decided], dtype=torch.int64))
+        outputs[0].copy_(torch.tensor([results[r].shape[d] for r, d in asked], dtype=torch.int64))
     _waiting.results = _key(op, torch, keywords), results
-
-
-def _decided(torch, op, keywords):
-    """(result, dimension) of each size that the data decides, in order: those that its register_fake makes new."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
-    mode = FakeTensorMode(shape_env=ShapeEnv())
-    with mode, torch.no_grad():
-        fakes = torch.utils._pytree.tree_map(lambda v: mode.from_tensor(v, static_shapes=True) if isinstance(v, torch.Tensor) else v, keywords)
-        results = _tensors(torch, op(**fakes))
-    seen, out = set(), []
-    for r, result in enumerate(results):
-        for d, size in enumerate(result.shape):
-            symbol = size.node.expr if isinstance(size, torch.SymInt) else None
-            if symbol is not None and symbol.is_Symbol and symbol not in seen:
-                seen.add(symbol)
-                out.append((r, d))
-    return out

@@ -278,6 +278,14 @@ def test_operators_that_torch_has_registered():
             for at, result in enumerate(fresh(given["0"], given["1"])):
                 torch.testing.assert_close(result, wanted[str(at)])
 
+    @torch.library.custom_op("neso_python_test::made", mutates_args=())
+    def made(x: torch.Tensor, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+        return torch.ones(x.shape, device=device, dtype=dtype) * 3
+
+    made.register_fake(lambda x, device, dtype: torch.empty(x.shape, device=device, dtype=dtype))
+    model = neso.compile(function(lambda x: torch.ops.neso_python_test.made(x, torch.device("cpu"), torch.float64)), (torch.ones(3),)).load()
+    torch.testing.assert_close(model(torch.ones(3)), torch.full((3,), 3.0, dtype=torch.float64))
+
     @torch.library.custom_op("neso_python_test::refuses", mutates_args=())
     def refuses(x: torch.Tensor) -> torch.Tensor:
         if x.sum() < 0:
