@@ -9,6 +9,7 @@ enum { KNOWN_TYPES = 16 };
 static struct {
   PyTypeObject *type;
   const neso_dl_exchange *exchange;
+  int is_wrapper; /* of other tensors, which have the elements: torch's subclasses by __torch_dispatch__ */
 } known_types[KNOWN_TYPES];
 
 static const struct {
@@ -42,6 +43,14 @@ void dl_dtype_of(neso_dtype dtype, uint8_t *code, uint8_t *bits) {
   *bits = dtypes[dtype].bits;
 }
 
+static int has_attribute(PyTypeObject *type, const char *name) { return PyObject_HasAttrString((PyObject *)type, name); }
+
+static int is_wrapper(PyTypeObject *type) {
+  for (int at = 0; at < KNOWN_TYPES && known_types[at].type; ++at)
+    if (known_types[at].type == type) return known_types[at].is_wrapper;
+  return has_attribute(type, "__tensor_flatten__");
+}
+
 const neso_dl_exchange *exchange_of(PyTypeObject *type) {
   int at = 0;
   for (; at < KNOWN_TYPES && known_types[at].type; ++at)
@@ -56,6 +65,7 @@ const neso_dl_exchange *exchange_of(PyTypeObject *type) {
     Py_INCREF((PyObject *)type);
     known_types[at].type = type;
     known_types[at].exchange = exchange;
+    known_types[at].is_wrapper = has_attribute(type, "__tensor_flatten__");
   }
   return exchange;
 }
@@ -100,6 +110,16 @@ static int says_yes(PyObject *object, PyObject **name, const char *text) {
   return value == Py_True;
 }
 
+/* A tensor that wraps others has no elements of its own: what its memory holds, if it has any, means nothing. */
+static int check_wrapper(PyObject *object, const char *what) {
+  if (!is_wrapper(Py_TYPE(object))) return 0;
+  PyObject *name = PyType_GetName(Py_TYPE(object)), *bytes = name ? PyUnicode_AsUTF8String(name) : NULL;
+  refuse(NESO_INVALID_ARGUMENT, "%s is a %s, a tensor that wraps others; pass a plain one (as by x.dequantize() or x.to_local()), or those that it wraps", what, bytes ? PyBytes_AsString(bytes) : "subclass");
+  Py_XDECREF(name);
+  Py_XDECREF(bytes);
+  return -1;
+}
+
 /* Torch puts conjugation and the change of a sign off: such a tensor shares the memory of another, and its values are not in it. Other
  * libraries' exchange refuses them; torch's C functions hand the memory out. */
 static int check_lazy(PyObject *object, neso_dl_dtype dtype, const char *what) {
@@ -129,7 +149,7 @@ static int unreadable(const char *what) {
 }
 
 static int read_exchange(PyObject *object, const neso_dl_exchange *exchange, const char *what, argument *a, neso_tensor *out) {
-  if (check_grad(object, what)) return -1;
+  if (check_wrapper(object, what) || check_grad(object, what)) return -1;
   if (exchange->borrow(object, &a->borrowed)) return unreadable(what);
   if (check_lazy(object, a->borrowed.dtype, what)) return -1;
   return take_dl(&a->borrowed, what, out);
@@ -238,6 +258,7 @@ int read_argument(PyObject *object, const neso_value_info *info, const char *wha
 int read_pointer(PyObject *object, const char *what, argument *a, neso_tensor *out) {
   const neso_dl_exchange *exchange = exchange_of(Py_TYPE(object));
   if (exchange) {
+    if (check_wrapper(object, what)) return -1;
     if (exchange->borrow(object, &a->borrowed)) return unreadable(what);
     if (check_lazy(object, a->borrowed.dtype, what)) return -1;
     return take_dl(&a->borrowed, what, out);

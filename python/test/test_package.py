@@ -237,6 +237,15 @@ def test_empty_and_scalar_tensors():
     assert got[0].shape == (0,) and got[1].shape == ()
 
 
+def test_tensors_that_wrap_others_are_refused():
+    """Their own memory, which the exchange hands out, has not their elements."""
+    from torch.testing._internal.two_tensor import TwoTensor
+    model = neso.compile(function(lambda x: x + 1), (torch.randn(4),)).load()
+    with pytest.raises(neso.InputError, match=r"input 0 \('x'\) is a TwoTensor, a tensor that wraps others"):
+        model(TwoTensor(torch.randn(4), torch.randn(4)))
+    torch.testing.assert_close(model(torch.nn.Parameter(torch.ones(4), requires_grad=False)), torch.full((4,), 2.0))
+
+
 def test_operators_of_the_users_come_with_a_library():
     from pathlib import Path
     library = Path(neso.__file__).parents[2] / "lib/libneso_test_ops.so"
