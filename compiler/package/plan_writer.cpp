@@ -79,6 +79,8 @@ Offset<fbs::Output> PlanWriter::output(size_t number, const plan::CallerOutput &
                              rows_.slots(out.sizes), isStrided(out.sizes, out.strides) ? rows_.slots(out.strides) : 0,
                              own ? rows_.offsetSlot(out.offset) : -1, -1, given.late);
   }
+  if (out.kind == Kind::Text)
+    return fbs::CreateOutput(rows_.fb, name, fbs::OutputKind::None, fbs::DType::Bool, -1, 0, 0, -1, -1, false, rows_.fb.CreateString(out.text));
   if (out.kind == Kind::None) return fbs::CreateOutput(rows_.fb, name, fbs::OutputKind::None);
   if (out.kind == Kind::Float)
     return fbs::CreateOutput(rows_.fb, name, fbs::OutputKind::Float, fbs::DType::F64, -1, 0, 0, -1,

@@ -105,7 +105,7 @@ static int read_outputs(model_object *self, call_slot *slot, PyObject *given) {
   return 0;
 }
 
-static PyObject *result_of(const neso_value_info *info, call_slot *slot, int32_t i, PyObject *given, const result_maker *maker) {
+static PyObject *result_of(const neso_model *model, const neso_value_info *info, call_slot *slot, int32_t i, PyObject *given, const result_maker *maker) {
   if (given && PyTuple_GetItem(given, i) != Py_None) return Py_NewRef(PyTuple_GetItem(given, i));
   const neso_tensor *out = &slot->outputs[i];
   neso_dl_versioned *memory = slot->results[i];
@@ -115,15 +115,16 @@ static PyObject *result_of(const neso_value_info *info, call_slot *slot, int32_t
   case NESO_VALUE_INT: return PyLong_FromLongLong(*(int64_t *)out->data);
   case NESO_VALUE_FLOAT: return PyFloat_FromDouble(*(double *)out->data);
   case NESO_VALUE_BOOL: return PyBool_FromLong(*(uint8_t *)out->data);
+  case NESO_VALUE_TEXT: return PyUnicode_FromString(neso_model_output_text(model, i));
   default: return Py_NewRef(Py_None);
   }
 }
 
 static PyObject *collect(model_object *self, call_slot *slot, PyObject *given, const result_maker *maker) {
-  if (self->single && self->output_count == 1) return result_of(&self->outputs[0], slot, 0, given, maker);
+  if (self->single && self->output_count == 1) return result_of(self->model, &self->outputs[0], slot, 0, given, maker);
   PyObject *out = PyTuple_New(self->output_count);
   for (int32_t i = 0; out && i < self->output_count; ++i) {
-    PyObject *one = result_of(&self->outputs[i], slot, i, given, maker);
+    PyObject *one = result_of(self->model, &self->outputs[i], slot, i, given, maker);
     if (!one) return Py_DECREF(out), NULL;
     PyTuple_SetItem(out, i, one);
   }

@@ -237,6 +237,13 @@ def test_empty_and_scalar_tensors():
     assert got[0].shape == (0,) and got[1].shape == ()
 
 
+def test_results_that_the_export_fixed():
+    model = neso.compile(function(lambda x: (x * 2, "moo", 3, 2.5, True, None, "")), (torch.ones(2),)).load()
+    result = model(torch.ones(2))
+    torch.testing.assert_close(result[0], torch.full((2,), 2.0))
+    assert result[1:] == ("moo", 3, 2.5, True, None, "")
+
+
 def test_tensors_that_wrap_others_are_refused():
     """Their own memory, which the exchange hands out, has not their elements."""
     from torch.testing._internal.two_tensor import TwoTensor

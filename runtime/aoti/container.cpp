@@ -218,7 +218,7 @@ int32_t hand_out(const container &c, neso_context *context, const neso_tensor *r
     neso_value_info info;
     neso_model_output(c.model, int32_t(i), &info);
     handles[i] = nullptr; // None, to the loader
-    if (info.kind == NESO_VALUE_NONE) continue;
+    if (info.kind == NESO_VALUE_NONE || info.kind == NESO_VALUE_TEXT) continue;
     if (!results[i].data && !results[i].sizes) return failed("an output of the model is no tensor");
     handles[i] = new_tensor(*c.torch, results[i]);
     neso_tensor to = results[i];

@@ -50,8 +50,12 @@ neso_status neso_model_output(const neso_model *m, int32_t index, neso_value_inf
   const plan_output &o = m->plan.outputs[index];
   static const neso_value_kind kinds[] = {NESO_VALUE_TENSOR, NESO_VALUE_INT, NESO_VALUE_FLOAT, NESO_VALUE_BOOL,
                                           NESO_VALUE_NONE};
-  *out = {o.name, kinds[int(o.kind)], neso_dtype(o.dtype), o.dims.size, m->dims.data() + m->output_dims[index], 0, 0};
+  *out = {o.name, o.text ? NESO_VALUE_TEXT : kinds[int(o.kind)], neso_dtype(o.dtype), o.dims.size, m->dims.data() + m->output_dims[index], 0, 0};
   return NESO_OK;
+}
+
+const char *neso_model_output_text(const neso_model *m, int32_t index) {
+  return inside(index, m->plan.outputs.size()) ? m->plan.outputs[index].text : nullptr;
 }
 
 int32_t neso_model_constant_count(const neso_model *m) { return int32_t(m->plan.named.size()); }

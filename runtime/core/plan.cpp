@@ -172,7 +172,8 @@ neso_status plan::read_outputs() {
     const fbs::Output *row = root->outputs()->Get(i);
     plan_output &out = outputs[i];
     out = {text(row->name()),       row->kind(),   row->dtype(), row->buffer(), numbers(row->dims()),
-           numbers(row->strides()), row->offset(), row->slot(),  row->late()};
+           numbers(row->strides()), row->offset(), row->slot(),  row->late(),
+           row->text() ? text(row->text()) : nullptr};
     if (!known(out.kind, fbs::OutputKind::MAX) || !known(out.dtype, fbs::DType::MAX))
       return fail(NESO_PACKAGE_MALFORMED, "output %zu has an unknown kind or dtype", i);
     if (out.dims.size > kMaxRank) return fail(NESO_PACKAGE_MALFORMED, "output %zu has %d dimensions", i, out.dims.size);

@@ -43,6 +43,7 @@ struct plan_output {
   span<int32_t> dims, strides;
   int32_t offset, slot;
   bool late;
+  const char *text; // of a result that is a string; NULL: it is none
 };
 
 /// Elements put into another order, as fbs::ElementOrder says.

@@ -86,6 +86,7 @@ Result<HostValue> readOutput(const Program &program, const Bindings &sizes, cons
                              std::span<const BufferView> views) {
   HostValue value;
   switch (o.kind) {
+  case ProgramOutput::Kind::Text:
   case ProgramOutput::Kind::None: return value;
   case ProgramOutput::Kind::Int:
   case ProgramOutput::Kind::Bool: {

@@ -84,7 +84,7 @@ struct Constant {
 
 /// What the program returns, in the order of the model's outputs.
 struct ProgramOutput {
-  enum class Kind : uint8_t { Tensor, Int, Float, Bool, None };
+  enum class Kind : uint8_t { Tensor, Int, Float, Bool, Text, None };
   Kind kind = Kind::Tensor;
   /// Tensor; Float (a 0-d buffer).
   BufferId buffer;
@@ -94,6 +94,7 @@ struct ProgramOutput {
   /// Int and Bool.
   Expr scalar;
   double floatValue = 0;
+  std::string text;
   /// "input.K" or "buffer.NAME" when this is a write-back, else empty.
   std::string mutationTarget;
   /// Input or Constant buffer that receives the elements (mutations), and where in it they go.

@@ -245,6 +245,7 @@ static std::string printOutput(const ProgramOutput &o, size_t number, const Buff
   case ProgramOutput::Kind::Float:
     out += o.buffer.valid() ? " float " + names(o.buffer) : fmt::format(" float {}", o.floatValue);
     break;
+  case ProgramOutput::Kind::Text: out += " text " + quoted(o.text); break;
   case ProgramOutput::Kind::None: out += " none"; break;
   }
   if (o.writeBackTo.valid()) {

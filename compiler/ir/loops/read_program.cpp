@@ -160,6 +160,8 @@ void ProgramReader::output(Line &line) {
   if (line.integer() != static_cast<int64_t>(program.outputs.size())) line.error("outputs are not in order");
   if (line.eat("none")) {
     o.kind = ProgramOutput::Kind::None;
+  } else if (line.eat("text")) {
+    o.kind = ProgramOutput::Kind::Text, o.text = line.quotedText();
   } else if (line.eat("scalar")) {
     o.kind = ProgramOutput::Kind::Int, o.scalar = line.expr({" -> ", " as "});
   } else if (line.eat("truth")) {

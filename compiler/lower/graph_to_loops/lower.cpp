@@ -432,6 +432,9 @@ void ModelLowering::addOutputs() {
     } else if (const double *d = std::get_if<double>(&o.value)) {
       p.kind = Kind::Float;
       p.floatValue = *d;
+    } else if (const std::string *t = std::get_if<std::string>(&o.value)) {
+      p.kind = Kind::Text;
+      p.text = *t;
     }
     p.mutationTarget = std::move(mutationTarget);
     if (p.writeBackTo.valid()) ctx_.program.buffer(p.writeBackTo).mutated = true;

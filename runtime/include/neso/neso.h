@@ -217,6 +217,8 @@ NESO_API int32_t neso_model_input_count(const neso_model *model);
 NESO_API int32_t neso_model_output_count(const neso_model *model);
 NESO_API neso_status neso_model_input(const neso_model *model, int32_t index, neso_value_info *out_info);
 NESO_API neso_status neso_model_output(const neso_model *model, int32_t index, neso_value_info *out_info);
+/* What an output of NESO_VALUE_TEXT says: the export fixed it, and runs give nothing for it. NULL for all others. */
+NESO_API const char *neso_model_output_text(const neso_model *model, int32_t index);
 
 typedef enum neso_constant_kind {
   NESO_PARAMETER,
