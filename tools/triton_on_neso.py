@@ -116,7 +116,7 @@ class Launcher:
         if device == "cuda":
             import torch
             self.device, self.stream = CUDA, torch.cuda.Stream()
-            self.target = ["--target", "cuda", "--arch", "sm_%d%d" % torch.cuda.get_device_capability()]
+            self.target = ["--target", "cuda", "--arch", "sm_%d%da" % torch.cuda.get_device_capability()]
         if self.record:
             self.record.mkdir(parents=True, exist_ok=True)
         self.neso = str(pathlib.Path(build).resolve() / "bin" / "neso")

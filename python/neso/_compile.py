@@ -116,6 +116,12 @@ def _assembler():
     return next((str(p) for p in found if os.access(p, os.X_OK)), None)
 
 
+def gpu_arch(device):
+    """The arch of a CUDA device with the instructions that it alone has: "sm_90a" has wgmma, "sm_90" has not. The program leaves out an "a" that means nothing."""
+    import torch
+    return "sm_%d%da" % torch.cuda.get_device_capability(device)
+
+
 def _arguments(target, arch, options, kernels, threads, tuned, ptxas, format):
     out = ["--target", target]
     if target == "cuda" and (ptxas := ptxas if ptxas is not None else _assembler()) is not None:

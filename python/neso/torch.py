@@ -29,7 +29,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec, SymIntArgument, TensorArgument
 
-from ._compile import compile as compile_model
+from ._compile import compile as compile_model, gpu_arch
 from ._errors import CompileError, Error
 from ._steady import Replayed, compile_frozen, weights_among
 
@@ -446,8 +446,7 @@ def _target(device):
     """What the compiler is told of a device."""
     if device.type == "cpu":
         return {}
-    major, minor = torch.cuda.get_device_capability(device)
-    return {"target": "cuda", "arch": f"sm_{major}{minor}"}
+    return {"target": "cuda", "arch": gpu_arch(device)}
 
 
 def compile_graph(graph_module, settings):

@@ -31,8 +31,7 @@ def check(function):
 
 
 def arch():
-    major, minor = torch.cuda.get_device_capability()
-    return f"sm_{major}{minor}"
+    return neso._compile.gpu_arch("cuda")
 
 
 class Mlp(torch.nn.Module):

@@ -248,7 +248,7 @@ def test_tensors_that_wrap_others_are_refused():
     """Their own memory, which the exchange hands out, has not their elements."""
     from torch.testing._internal.two_tensor import TwoTensor
     model = neso.compile(function(lambda x: x + 1), (torch.randn(4),)).load()
-    with pytest.raises(neso.InputError, match=r"input 0 \('x'\) is a TwoTensor, a tensor that wraps others"):
+    with pytest.raises(neso.InputError, match=r"input 0 \('args_0'\) is a TwoTensor, a tensor that wraps others"):
         model(TwoTensor(torch.randn(4), torch.randn(4)))
     torch.testing.assert_close(model(torch.nn.Parameter(torch.ones(4), requires_grad=False)), torch.full((4,), 2.0))
 

@@ -212,6 +212,15 @@ def test_steps_of_an_optimiser():
     assert not report.refused
 
 
+def test_a_gpu_is_compiled_for_with_its_own_instructions(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
+    assert ours._target(torch.device("cuda", 0)) == {"target": "cuda", "arch": "sm_90a"}
+    from neso.triton import _launch
+    assert _launch._target("cuda:0")[:4] == ["--target", "cuda", "--arch", "sm_90a"]
+    # A chip without any is meant by the same name.
+    assert ours.compile_model(torch.nn.Linear(3, 2), (torch.zeros(4, 3),), target="cuda", arch="sm_80a", ptxas="none")
+
+
 def test_what_is_refused_is_cut_out_and_named_once():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

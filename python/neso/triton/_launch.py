@@ -8,7 +8,7 @@ import tempfile
 from collections import namedtuple
 
 from .. import _program, cache
-from .._compile import _assembler
+from .._compile import _assembler, gpu_arch
 from .._dtypes import ROWS
 from .._errors import Error, InputError
 from . import language as tl
@@ -339,11 +339,10 @@ def _stream():
 def _target(device):
     if device == "cpu":
         return ["--target", "cpu"]
-    import torch
     if not device.startswith("cuda"):
         raise InputError(f"kernels run on the CPU and on NVIDIA GPUs, an argument lies on {device}", "E0808", "DEVICE")
     ptxas = _assembler()
-    return ["--target", "cuda", "--arch", "sm_%d%d" % torch.cuda.get_device_capability(device), *(["--ptxas", ptxas] if ptxas else [])]
+    return ["--target", "cuda", "--arch", gpu_arch(device), *(["--ptxas", ptxas] if ptxas else [])]
 
 
 def _compile(name, text, file, arguments):

@@ -19,15 +19,21 @@ public:
   Guard(arith::SelectOp select) : select_(select), b_(select), loc_(select.getLoc()) {}
 
   /// i1: the mask holds everywhere; null: not known before.
-  Value wholeMask() { return whole(select_.getCondition()); }
+  Value wholeMask() {
+    Value holds = whole(select_.getCondition());
+    for (const Range &range : sums_)
+      if (holds) holds = both(holds, arith::CmpIOp::create(b_, loc_, arith::CmpIPredicate::sle, range.least, range.greatest));
+    return holds;
+  }
 
 private:
+  Value both(Value a, Value b) { return arith::AndIOp::create(b_, loc_, a, b); }
   Value whole(Value mask) {
     Operation *op = mask.getDefiningOp();
     if (!op) return {};
     if (isa<arith::AndIOp>(op)) {
       Value a = whole(op->getOperand(0)), b = a ? whole(op->getOperand(1)) : Value();
-      return b ? arith::AndIOp::create(b_, loc_, a, b).getResult() : Value();
+      return b ? both(a, b) : Value();
     }
     if (isa<tt::BroadcastOp, tt::ExpandDimsOp>(op)) return whole(op->getOperand(0));
     arith::CmpIOp compare = dyn_cast<arith::CmpIOp>(op);
@@ -61,12 +67,18 @@ private:
     std::optional<Range> a = rangeOf(op->getOperand(0)), b = a ? rangeOf(op->getOperand(1)) : std::nullopt;
     if (!b) return std::nullopt;
     auto sum = [&](Value x, Value y) { return arith::AddIOp::create(b_, loc_, x, y).getResult(); };
-    return Range{sum(a->least, b->least), sum(a->greatest, b->greatest)};
+    if (a->least == a->greatest && b->least == b->greatest) {
+      Value x = sum(a->least, b->least);
+      return Range{x, x};
+    }
+    return sums_.emplace_back(Range{sum(a->least, b->least), sum(a->greatest, b->greatest)});
   }
 
   arith::SelectOp select_;
   OpBuilder b_;
   Location loc_;
+  /// Sums whose elements are no longer between these where some of them went past 2^31 - 1 and others did not.
+  SmallVector<Range> sums_;
 };
 
 } // namespace

@@ -403,6 +403,22 @@ TEST_F(Attention, GuardedMasksChangeNothing) {
   }
 }
 
+// Key 48 and those behind it go past 2^31 - 1 in the mask: the first one and the last one alone would say that it holds for all.
+TEST_F(Attention, MasksOfSumsThatWrapAreNotGuardedAway) {
+  const Shape s{64, 64, 32, 4, 3, 150};
+  const std::string text = replaced(attention(s), {{"%59 = arith.andi %58,", R"(%far = arith.constant dense<2147483600> : tensor<1x64xi32>
+    %zero = arith.constant dense<0> : tensor<1x64xi32>
+    %moved = arith.addi %39, %far : tensor<1x64xi32>
+    %before = arith.cmpi sge, %moved, %zero : tensor<1x64xi32>
+    %all = tt.broadcast %before : tensor<1x64xi1> -> tensor<64x64xi1>
+    %59 = arith.andi %all,)"}});
+  const std::vector<uint16_t> wanted = interpret(parse(text), s);
+  EXPECT_NE(wanted, interpret(parse(attention(s)), s));
+  tt::FuncOp function = parse(text);
+  function.walk([](mlir::scf::ForOp loop) { EXPECT_EQ(guardMasks(loop), 1); });
+  EXPECT_EQ(interpret(function, s), wanted);
+}
+
 TEST_F(Attention, NothingOfAProducersOrderCanBeLeftOut) {
   const Shape s{128, 16, 32, 8, 2, 96};
   size_t count = 1;
