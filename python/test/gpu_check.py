@@ -51,6 +51,18 @@ there = copy.deepcopy(model).cuda()
 
 
 @check
+def so_do_empty_ones():
+    class Places(torch.nn.Module):
+        def forward(self, x):
+            return torch.nonzero(x), x[:0]
+
+    model = neso.load(neso.compile(Places(), (torch.ones(6),), target="cuda", arch=arch()), device="cuda")
+    for x in (torch.zeros(6, device="cuda"), torch.ones(6, device="cuda")):
+        for got, wanted in zip(model(x), Places()(x)):
+            torch.testing.assert_close(got, wanted, rtol=0, atol=0)
+
+
+@check
 def results_stay_on_the_gpu():
     for n in (2, 8, 1000):
         x = torch.randn(n, 64, device="cuda")

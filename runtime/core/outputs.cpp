@@ -191,8 +191,9 @@ neso_status binding::hand_out_tensor(int32_t index, neso_tensor *out) {
   static const fbs::DType scalar_types[] = {fbs::DType::F32, fbs::DType::I64, fbs::DType::F64, fbs::DType::Bool};
   const fbs::DType dtype = tensor ? o.dtype : scalar_types[int(o.kind)];
   if (!bound.to_caller) {
-    // An empty tensor has no memory of its own; callers expect an address all the same.
-    *out = {&bound.scalar, bound.sizes, bound.strides, o.dims.size, neso_dtype(dtype), NESO_CPU, 0};
+    // An empty tensor has no memory of its own; callers expect an address all the same, and the device of others.
+    const bool stays = tensor && !bound.fetched;
+    *out = {&bound.scalar, bound.sizes, bound.strides, o.dims.size, neso_dtype(dtype), stays ? queue_->table->kind : NESO_CPU, stays ? queue_->on->index : 0};
     bound.last_given = &bound.scalar;
     return NESO_OK;
   }

@@ -171,16 +171,18 @@ private:
       own[i] = allocate(elementBytes(element) << layout(i).totalOutBits(), "operand of a product");
       write(own[i]);
     }
-    auto readOperands = [&] {
+    auto readOperands = [&](Kind kind) {
       for (unsigned i : {0u, 1u})
         if (own[i] >= 0)
-          read(own[i]);
+          uses_.push_back({kind, own[i], {}});
         else if (rings[i] && !isCopiedInto(rings[i]))
-          uses_.push_back({Kind::Read, -1, rings[i]});
+          uses_.push_back({kind, -1, rings[i]});
     };
-    readOperands();
+    readOperands(Kind::Read);
     // Steps along K read again.
-    if (!plan.traits().onTensorCores) readOperands();
+    if (!plan.traits().onTensorCores) readOperands(Kind::Read);
+    // The left operand's words are read in turns with those of the right one, so behind what that one waits for.
+    readOperands(Kind::ReadOn);
     for (int buffer : own)
       if (buffer >= 0) release(buffer);
   }
@@ -267,6 +269,7 @@ SharedUsage allocateShared(tt::FuncOp function, const Chip &chip) {
         if (plan.read(buffer())) waits.push_back(access);
         ++access;
         break;
+      case Kind::ReadOn: plan.read(buffer()); break; // it has waited
       case Kind::Release: plan.release(buffer()); break;
       case Kind::Wait: plan.synchronised(); break;
       }
@@ -335,6 +338,7 @@ Status verifyShared(tt::FuncOp function, const Chip &chip) {
         ++access;
         break;
       }
+      case Kind::ReadOn: plan.read(buffer()); break;
       case Kind::Wait: plan.synchronised(); break;
       }
     }

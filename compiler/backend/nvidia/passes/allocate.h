@@ -22,6 +22,7 @@ struct SharedUse {
     Allocate, // its next buffer
     Write,
     Read,
+    ReadOn, // goes on reading behind what the operation waits for meanwhile; nothing is waited for
     Release,
     Wait, // the operation itself is a wait of all threads, or has one
   };
