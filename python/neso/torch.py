@@ -31,6 +31,7 @@ from torch.export.graph_signature import ConstantArgument, ExportGraphSignature,
 
 from ._compile import compile as compile_model
 from ._errors import CompileError, Error
+from ._flex import spell_out
 from ._steady import Replayed, compile_frozen, weights_among
 
 # Pieces of a graph with fewer operators than this are left to torch.
@@ -456,6 +457,7 @@ def compile_graph(graph_module, settings):
     settings = {**settings, "device": _device(graph)}
     if not _operators(graph):
         return _eager(graph_module)
+    spell_out(graph_module, _decompositions())
     _lay_out(graph_module)
     shared = _shared_results(graph)
     refused = _random_nodes(graph) if settings["rng"] == "torch" else {}

@@ -194,6 +194,47 @@ def test_attention_with_fewer_key_heads():
     assert report.share == 1
 
 
+@pytest.mark.parametrize("heads, dtype, tolerance", [(4, torch.float32, 1e-5), (2, torch.bfloat16, 8e-3)])
+def test_attention_with_functions_of_the_users(heads, dtype, tolerance):
+    flex = pytest.importorskip("torch.nn.attention.flex_attention")
+    slope, document = torch.randn(4), torch.arange(128) // 40
+    q, k, v = (torch.randn(3, n, 128, 16, dtype=dtype) for n in (4, heads, heads))
+    for change, counts in ((None, lambda b, h, i, j: i >= j), (lambda s, b, h, i, j: torch.tanh(s / 20) * 20 + (i - j) * 0.01 * slope[h], lambda b, h, i, j: document[i] == document[j])):
+        mask = flex.create_block_mask(counts, None, None, 128, 128, device="cpu")
+        torch._dynamo.reset()
+        report = compare(lambda q, k, v: torch.relu(flex.flex_attention(q * 2, k + 1, v.sin(), score_mod=change, block_mask=mask, enable_gqa=heads != 4)), (q, k, v),
+                         fallback="error", tolerance=tolerance)
+        assert report.share == 1
+
+
+def test_attention_with_functions_of_the_users_and_sizes_that_change():
+    flex = pytest.importorskip("torch.nn.attention.flex_attention")
+
+    def attend(q, k):
+        mask = flex.create_block_mask(lambda b, h, i, j: i >= j, None, None, q.shape[2], k.shape[2], device="cpu")
+        length = q.shape[2]
+        return flex.flex_attention(q, k, k, score_mod=lambda s, b, h, i, j: s + i / length, block_mask=mask, return_lse=True)
+    compiled = torch.compile(attend, backend=ours.backend, dynamic=True, options={"fallback": "error"})
+    for n, m in ((128, 128), (100, 70), (33, 200)):
+        args = torch.randn(2, 2, n, 16), torch.randn(2, 2, m, 16)
+        torch.testing.assert_close(compiled(*args), attend(*args))
+
+
+def test_attention_with_functions_of_the_users_learns(monkeypatch):
+    flex = pytest.importorskip("torch.nn.attention.flex_attention")
+    # Torch refuses gradients of it on a CPU for want of a kernel.
+    monkeypatch.setattr(flex, "_validate_device", lambda *_: None)
+    bias = torch.randn(72, requires_grad=True)
+    q, k, v = (torch.randn(2, n, 72, 16, requires_grad=True) for n in (4, 2, 2))
+
+    def attend(q, k, v):
+        return flex.flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: s * torch.sigmoid(s) + bias[i] * bias[j], enable_gqa=True)
+    with ours.watch() as report:
+        mine, theirs = (torch.autograd.grad(f(q, k, v).square().sum(), (q, k, v, bias)) for f in (torch.compile(attend, backend=ours.backend), attend))
+    torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+    assert report.share == 1 and len(report.pieces) == 2
+
+
 def test_steps_of_an_optimiser():
     mine = [torch.nn.Parameter(torch.randn(5, 5)) for _ in range(3)]
     theirs = [torch.nn.Parameter(p.detach().clone()) for p in mine]
