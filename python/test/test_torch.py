@@ -119,6 +119,54 @@ def partly(x):
     return z * z - 1 + y.sum()
 
 
+def _masked(model, x):
+    with torch.no_grad():
+        model.weight.data *= torch.ones(4, 4).tril()
+    return model(x).sum()
+
+
+def _clamped(model, x):
+    model.weight.data.clamp_(-0.1, 0.1)
+    return model(x).sum()
+
+
+def _moved(model, x):
+    x[1:].mul_(3)
+    before = x.clone()
+    x.data = x * 3
+    return model(x).sum(), before
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("function", [_masked, _clamped, _moved])
+def test_data_that_are_given_anew(function, gradients):
+    mine = torch.nn.Linear(4, 4)
+    theirs = copy.deepcopy(mine)
+    compiled = torch.compile(function, backend=ours.backend)
+    for rows in (3, 3, 5):
+        a = torch.randn(rows, 4)
+        b = a.clone()
+        with torch.set_grad_enabled(gradients):
+            results = [f(model, x) for f, model, x in ((compiled, mine, a), (function, theirs, b))]
+            torch.testing.assert_close(*results)
+        torch.testing.assert_close(a, b)
+        torch.testing.assert_close(mine.state_dict(), theirs.state_dict())
+        if gradients:
+            for result in results:
+                (result[0] if isinstance(result, tuple) else result).backward()
+            for p, q in zip(mine.parameters(), theirs.parameters()):
+                torch.testing.assert_close(p.grad, q.grad)
+
+
+def test_a_write_to_an_argument_counts_as_one():
+    def function(x):
+        x.add_(1)
+        return x.sum()
+    x = torch.zeros(3)
+    torch.compile(function, backend=ours.backend)(x)
+    assert x._version == 1
+
+
 def test_results_that_share_memory_still_do():
     def function(x):
         y = (x * 2 + 1).sin() * x + x.cos()
