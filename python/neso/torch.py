@@ -466,12 +466,15 @@ def _compile_functional(graph_module, settings, kept):
     settings = {**settings, "device": _device(graph)}
     if not _operators(graph):
         return _eager(graph_module)
-    spell_out(graph_module, _decompositions())
+    untraced = spell_out(graph_module, _decompositions())
     _lay_out(graph_module)
     shared = _shared_results(graph, kept)
     refused = _random_nodes(graph) if settings["rng"] == "torch" else {}
     if settings["fallback"] == "error" and refused:
         raise CompileError("; ".join(f"{_name(n)} at {_line(n)}: {why}" for n, why in refused.items()), "", "RANDOM")
+    if settings["fallback"] == "error" and untraced:
+        raise CompileError("; ".join(f"{_name(n)} at {_line(n)}: {why}" for n, why in untraced.items() if why), "", "FLEX")
+    refused.update(untraced)
     users = _custom_nodes(graph)
     if settings["fallback"] == "error" and users:
         raise CompileError("; ".join(f"{_name(n)} at {_line(n)}: {why}" for n, why in users.items()), "E0253", "CUSTOM")

@@ -253,6 +253,11 @@ def test_attention_with_functions_of_the_users(heads, dtype, tolerance):
         report = compare(lambda q, k, v: torch.relu(flex.flex_attention(q * 2, k + 1, v.sin(), score_mod=change, block_mask=mask, enable_gqa=heads != 4)), (q, k, v),
                          fallback="error", tolerance=tolerance)
         assert report.share == 1
+    # A mask alone makes it what the compiler knows as attention: no kernel holds the scores.
+    if dtype == torch.float32:
+        torch._dynamo.reset()
+        report = compare(lambda q, k, v: flex.flex_attention(q, k, v, block_mask=mask), (q, k, v), fallback="error")
+        assert any("attention" in kernel["doc"] for kernel in report.packages[0].load(device=None).kernels)
 
 
 def test_attention_with_functions_of_the_users_and_sizes_that_change():
@@ -261,11 +266,22 @@ def test_attention_with_functions_of_the_users_and_sizes_that_change():
     def attend(q, k):
         mask = flex.create_block_mask(lambda b, h, i, j: i >= j, None, None, q.shape[2], k.shape[2], device="cpu")
         length = q.shape[2]
-        return flex.flex_attention(q, k, k, score_mod=lambda s, b, h, i, j: s + i / length, block_mask=mask, return_lse=True)
+        return flex.flex_attention(q, k, k, score_mod=lambda s, b, h, i, j: s / length + i, block_mask=mask, return_lse=True)
     compiled = torch.compile(attend, backend=ours.backend, dynamic=True, options={"fallback": "error"})
     for n, m in ((128, 128), (100, 70), (33, 200)):
         args = torch.randn(2, 2, n, 16), torch.randn(2, 2, m, 16)
         torch.testing.assert_close(compiled(*args), attend(*args))
+
+
+def test_attention_with_functions_of_the_users_that_cannot_be_traced(monkeypatch):
+    flex = pytest.importorskip("torch.nn.attention.flex_attention")
+    monkeypatch.setattr("neso._flex._trace", lambda *_: 1 / 0)
+    q, w = torch.randn(1, 2, 128, 16), torch.randn(16, 16)
+    with pytest.warns(UserWarning, match="flex_attention at .*its functions cannot be traced"):
+        report = compare(lambda q, w: (flex.flex_attention(torch.relu(q @ w) * 2 - 1, q, q, score_mod=lambda s, b, h, i, j: s + i) @ w).sin().sum() * 3, (q, w))
+    assert 0.5 < report.share < 1
+    with pytest.raises(Exception, match="its functions cannot be traced"):
+        torch.compile(lambda q: flex.flex_attention(q, q, q), backend=ours.backend, options={"fallback": "error"})(q)
 
 
 def test_attention_with_functions_of_the_users_learns(monkeypatch):
@@ -309,6 +325,8 @@ def test_what_is_refused_is_cut_out_and_named_once():
     assert len(texts) == 1 and "aten._linalg_eigh.default" in texts[0] and __file__ in texts[0]
     assert len(report.packages) == 2 and [r[0] for r in report.refused] == ["aten._linalg_eigh.default"]
     assert 0.5 < report.share < 1
+    with pytest.raises(Exception, match="its functions cannot be traced"):
+        torch.compile(lambda q: flex.flex_attention(q, q, q), backend=ours.backend, options={"fallback": "error"})(q)
 
 
 def test_nothing_is_left_to_torch_where_that_is_an_error():
