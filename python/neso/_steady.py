@@ -77,7 +77,7 @@ def _frozen_among(graph, weights, count):
     metadata = context.fw_metadata if context is not None else None
     if len(places) != count or metadata is None:
         return {}
-    changed = set(metadata.mutated_inp_runtime_indices)
+    changed = {i for i, info in enumerate(metadata.input_info) if info.mutates_data or info.mutates_metadata}
     returned = set(next(n for n in graph.nodes if n.op == "output").args[0])
     fits = all(weights[i].shape == places[i].meta["val"].shape and weights[i].dtype == places[i].meta["val"].dtype for i in weights)
     return {i: v for i, v in weights.items() if i not in changed and places[i] not in returned} if fits else {}

@@ -31,7 +31,9 @@ from torch.export.graph_signature import ConstantArgument, ExportGraphSignature,
 
 from ._compile import compile as compile_model, gpu_arch
 from ._errors import CompileError, Error
+from ._flex import spell_out
 from ._steady import Replayed, compile_frozen, weights_among
+from ._writes import take_writes, with_writes
 
 # Pieces of a graph with fewer operators than this are left to torch.
 SMALLEST_PIECE = 5
@@ -403,16 +405,17 @@ def _lay_out(graph_module):
     graph_module.recompile()
 
 
-def _shared_results(graph):
+def _shared_results(graph, kept):
     """Views through which several results share memory, as the caller will see when it writes to one of them: torch makes these. So it does
-    results that are views of inputs where sizes vary: AOTAutograd takes them to lie in the input as the result says, its offset among it."""
+    results that are views of inputs where sizes vary: AOTAutograd takes them to lie in the input as the result says, its offset among it.
+    kept: results whose own memory the caller gives to an input."""
     groups, views = {}, {}
     for value in next(n for n in graph.nodes if n.op == "output").args[0]:
         chain, root = [], value
         while isinstance(root, torch.fx.Node) and (seen := _viewed(root)) is not None:
             chain.append(root)
             root = seen
-        if isinstance(root, torch.fx.Node) and root.op == "placeholder" and chain and _is_symbolic(value):
+        if isinstance(root, torch.fx.Node) and root.op == "placeholder" and chain and (_is_symbolic(value) or value in kept):
             views.update(dict.fromkeys(chain))
         # Other views of inputs AOTAutograd makes once more.
         if isinstance(root, torch.fx.Node) and root.op == "call_function":
@@ -450,16 +453,27 @@ def _target(device):
 
 
 def compile_graph(graph_module, settings):
-    """A boxed callable for a functional ATen graph."""
+    """A boxed callable for a graph of AOTAutograd."""
+    writes, kept = take_writes(graph_module)
+    compiled = _compile_functional(graph_module, settings, kept)
+    return with_writes(compiled, writes) if writes else compiled
+
+
+def _compile_functional(graph_module, settings, kept):
+    """The same without writes to inputs. kept: as for _shared_results."""
     graph = graph_module.graph
     settings = {**settings, "device": _device(graph)}
     if not _operators(graph):
         return _eager(graph_module)
+    untraced = spell_out(graph_module, _decompositions())
     _lay_out(graph_module)
-    shared = _shared_results(graph)
+    shared = _shared_results(graph, kept)
     refused = _random_nodes(graph) if settings["rng"] == "torch" else {}
     if settings["fallback"] == "error" and refused:
         raise CompileError("; ".join(f"{_name(n)} at {_line(n)}: {why}" for n, why in refused.items()), "", "RANDOM")
+    if settings["fallback"] == "error" and untraced:
+        raise CompileError("; ".join(f"{_name(n)} at {_line(n)}: {why}" for n, why in untraced.items() if why), "", "FLEX")
+    refused.update(untraced)
     users = _custom_nodes(graph)
     if settings["fallback"] == "error" and users:
         raise CompileError("; ".join(f"{_name(n)} at {_line(n)}: {why}" for n, why in users.items()), "E0253", "CUSTOM")
@@ -608,7 +622,8 @@ def backend(graph_module, example_inputs, *, options=None, mode=None):
 
     def inference(graph, inputs):
         return compile_frozen(graph, weights, count, lambda module: compile_graph(module, settings))
-    trace = aot_autograd(fw_compiler=compiler, inference_compiler=inference, partition_fn=min_cut_rematerialization_partition, decompositions=_decompositions)
+    trace = aot_autograd(fw_compiler=compiler, inference_compiler=inference, partition_fn=min_cut_rematerialization_partition, decompositions=_decompositions,
+                         keep_inference_input_mutations=True)
     with _attention(example_inputs):
         return trace(graph_module, example_inputs)
 

@@ -119,6 +119,54 @@ def partly(x):
     return z * z - 1 + y.sum()
 
 
+def _masked(model, x):
+    with torch.no_grad():
+        model.weight.data *= torch.ones(4, 4).tril()
+    return model(x).sum()
+
+
+def _clamped(model, x):
+    model.weight.data.clamp_(-0.1, 0.1)
+    return model(x).sum()
+
+
+def _moved(model, x):
+    x[1:].mul_(3)
+    before = x.clone()
+    x.data = x * 3
+    return model(x).sum(), before
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("function", [_masked, _clamped, _moved])
+def test_data_that_are_given_anew(function, gradients):
+    mine = torch.nn.Linear(4, 4)
+    theirs = copy.deepcopy(mine)
+    compiled = torch.compile(function, backend=ours.backend)
+    for rows in (3, 3, 5):
+        a = torch.randn(rows, 4)
+        b = a.clone()
+        with torch.set_grad_enabled(gradients):
+            results = [f(model, x) for f, model, x in ((compiled, mine, a), (function, theirs, b))]
+            torch.testing.assert_close(*results)
+        torch.testing.assert_close(a, b)
+        torch.testing.assert_close(mine.state_dict(), theirs.state_dict())
+        if gradients:
+            for result in results:
+                (result[0] if isinstance(result, tuple) else result).backward()
+            for p, q in zip(mine.parameters(), theirs.parameters()):
+                torch.testing.assert_close(p.grad, q.grad)
+
+
+def test_a_write_to_an_argument_counts_as_one():
+    def function(x):
+        x.add_(1)
+        return x.sum()
+    x = torch.zeros(3)
+    torch.compile(function, backend=ours.backend)(x)
+    assert x._version == 1
+
+
 def test_results_that_share_memory_still_do():
     def function(x):
         y = (x * 2 + 1).sin() * x + x.cos()
@@ -192,6 +240,63 @@ def test_attention_with_fewer_key_heads():
     assert report.share == 1
     report = compare(lambda q, k, m: attention(q, k, k, attn_mask=m, scale=0.5) + 1, (torch.randn(2, 4, 9, 8), torch.randn(2, 4, 7, 8), torch.randn(9, 7)))
     assert report.share == 1
+
+
+@pytest.mark.parametrize("heads, dtype, tolerance", [(4, torch.float32, 1e-5), (2, torch.bfloat16, 8e-3)])
+def test_attention_with_functions_of_the_users(heads, dtype, tolerance):
+    flex = pytest.importorskip("torch.nn.attention.flex_attention")
+    slope, document = torch.randn(4), torch.arange(128) // 40
+    q, k, v = (torch.randn(3, n, 128, 16, dtype=dtype) for n in (4, heads, heads))
+    for change, counts in ((None, lambda b, h, i, j: i >= j), (lambda s, b, h, i, j: torch.tanh(s / 20) * 20 + (i - j) * 0.01 * slope[h], lambda b, h, i, j: document[i] == document[j])):
+        mask = flex.create_block_mask(counts, None, None, 128, 128, device="cpu")
+        torch._dynamo.reset()
+        report = compare(lambda q, k, v: torch.relu(flex.flex_attention(q * 2, k + 1, v.sin(), score_mod=change, block_mask=mask, enable_gqa=heads != 4)), (q, k, v),
+                         fallback="error", tolerance=tolerance)
+        assert report.share == 1
+    # A mask alone makes it what the compiler knows as attention: no kernel holds the scores.
+    if dtype == torch.float32:
+        torch._dynamo.reset()
+        report = compare(lambda q, k, v: flex.flex_attention(q, k, v, block_mask=mask), (q, k, v), fallback="error")
+        assert any("attention" in kernel["doc"] for kernel in report.packages[0].load(device=None).kernels)
+
+
+def test_attention_with_functions_of_the_users_and_sizes_that_change():
+    flex = pytest.importorskip("torch.nn.attention.flex_attention")
+
+    def attend(q, k):
+        mask = flex.create_block_mask(lambda b, h, i, j: i >= j, None, None, q.shape[2], k.shape[2], device="cpu")
+        length = q.shape[2]
+        return flex.flex_attention(q, k, k, score_mod=lambda s, b, h, i, j: s / length + i, block_mask=mask, return_lse=True)
+    compiled = torch.compile(attend, backend=ours.backend, dynamic=True, options={"fallback": "error"})
+    for n, m in ((128, 128), (100, 70), (33, 200)):
+        args = torch.randn(2, 2, n, 16), torch.randn(2, 2, m, 16)
+        torch.testing.assert_close(compiled(*args), attend(*args))
+
+
+def test_attention_with_functions_of_the_users_that_cannot_be_traced(monkeypatch):
+    flex = pytest.importorskip("torch.nn.attention.flex_attention")
+    monkeypatch.setattr("neso._flex._trace", lambda *_: 1 / 0)
+    q, w = torch.randn(1, 2, 128, 16), torch.randn(16, 16)
+    with pytest.warns(UserWarning, match="flex_attention at .*its functions cannot be traced"):
+        report = compare(lambda q, w: (flex.flex_attention(torch.relu(q @ w) * 2 - 1, q, q, score_mod=lambda s, b, h, i, j: s + i) @ w).sin().sum() * 3, (q, w))
+    assert 0.5 < report.share < 1
+    with pytest.raises(Exception, match="its functions cannot be traced"):
+        torch.compile(lambda q: flex.flex_attention(q, q, q), backend=ours.backend, options={"fallback": "error"})(q)
+
+
+def test_attention_with_functions_of_the_users_learns(monkeypatch):
+    flex = pytest.importorskip("torch.nn.attention.flex_attention")
+    # Torch refuses gradients of it on a CPU for want of a kernel.
+    monkeypatch.setattr(flex, "_validate_device", lambda *_: None)
+    bias = torch.randn(72, requires_grad=True)
+    q, k, v = (torch.randn(2, n, 72, 16, requires_grad=True) for n in (4, 2, 2))
+
+    def attend(q, k, v):
+        return flex.flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: s * torch.sigmoid(s) + bias[i] * bias[j], enable_gqa=True)
+    with ours.watch() as report:
+        mine, theirs = (torch.autograd.grad(f(q, k, v).square().sum(), (q, k, v, bias)) for f in (torch.compile(attend, backend=ours.backend), attend))
+    torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+    assert report.share == 1 and len(report.pieces) == 2
 
 
 def test_steps_of_an_optimiser():
