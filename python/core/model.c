@@ -164,6 +164,17 @@ static int stay_there(model_object *self, call_slot *slot, PyObject *given, cons
   return !here;
 }
 
+/* Where no argument says what results are made of: torch's tensors where it is loaded. */
+static int default_maker(const model_object *self, PyObject *given, result_maker *maker) {
+  int tensors = 0;
+  for (int32_t i = 0; i < self->output_count; ++i) tensors |= self->outputs[i].kind == NESO_VALUE_TENSOR;
+  if (maker->kind != MAKER_NONE || given || !tensors) return 0;
+  PyObject *type = call_hook("result_type", NULL);
+  const int failed = !type || maker_of_type(type, maker);
+  Py_XDECREF(type);
+  return failed ? -1 : 0;
+}
+
 /* One run on flat inputs. given: a tuple of the caller's outputs, or NULL. A tuple of results, or the only one. */
 static PyObject *run_flat(model_object *self, PyObject *values, PyObject *given) {
   call_slot *slot = take_slot(self);
@@ -171,7 +182,7 @@ static PyObject *run_flat(model_object *self, PyObject *values, PyObject *given)
   result_maker maker = {0};
   PyObject *out = NULL;
   int failed = self->result_type && self->result_type != Py_None && maker_of_type(self->result_type, &maker);
-  failed = failed || read_outputs(self, slot, given) || read_inputs(self, slot, values, &maker);
+  failed = failed || read_outputs(self, slot, given) || read_inputs(self, slot, values, &maker) || default_maker(self, given, &maker);
   int queued = failed ? -1 : stay_there(self, slot, given, &maker);
   if (queued >= 0) {
     neso_status status;

@@ -70,15 +70,24 @@ def _without_gradients(tensors):
 
 
 def _plain(program):
-    """The program without what only torch can take apart, which torch does here: marks that torch.vmap leaves around operators of one element, and
-    weights of tensor subclasses (torchao's quantised ones), which a .pt2 holds as pickles."""
+    """The program without what only torch can take apart, which torch does here: marks that torch.vmap leaves around operators of one element,
+    autocast, whose casts it writes out, and weights of tensor subclasses (torchao's quantised ones), which a .pt2 holds as pickles."""
+    import torch
     from torch.utils._python_dispatch import is_traceable_wrapper_subclass
-    marked = any(getattr(n.target, "__module__", "") == "torch._functorch.predispatch" for n in program.graph.nodes)
+    nodes = [n for part in program.graph_module.modules() if isinstance(part, torch.fx.GraphModule) for n in part.graph.nodes]
+    marked = any(getattr(n.target, "__module__", "") == "torch._functorch.predispatch" for n in nodes)
+    autocast = any(n.target is torch.ops.higher_order.wrap_with_autocast and n.args[2] for n in nodes)
     state = (*program.state_dict.values(), *program.constants.values())
-    if not marked and not any(map(is_traceable_wrapper_subclass, state)):
+    if not marked and not autocast and not any(map(is_traceable_wrapper_subclass, state)):
         return program
-    with _without_gradients(program.state_dict.values()):
-        return program.run_decompositions({})
+    try:
+        with _without_gradients(program.state_dict.values()):
+            return program.run_decompositions({})
+    except Exception:
+        # Programs that torch exports under autocast do not all run in torch either: the compiler says what it does not take.
+        if marked or not autocast:
+            raise
+        return program
 
 
 def _Function(function):

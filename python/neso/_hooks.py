@@ -22,6 +22,14 @@ def tensor_type():
     return sys.modules["torch"].Tensor
 
 
+def result_type():
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        return torch.Tensor
+    import numpy
+    return numpy.ndarray
+
+
 def exception_text(exception):
     return f"{type(exception).__name__}: {exception}"
 

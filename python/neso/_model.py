@@ -212,7 +212,7 @@ def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None,
     arch:    use the code for that target, not the best that fits
     weights: a dictionary of tensors for constants that the package leaves to the caller, or to replace some of its own; not copied
     check:   verify the checksum of every byte
-    result:  "torch" or "numpy": what results are made of; by default what the first tensor argument is
+    result:  "torch" or "numpy": what results are made of; by default what the first tensor argument is; without one, torch's where torch is loaded
     cuda_driver, cublas: paths of CUDA's libraries, or "" for no cuBLASLt; by default where the runtime looks
     op_library: a shared library with the operators that the model calls and that are not PyTorch's (neso_ops, see neso.h); without it those
              that torch has registered in this process are called

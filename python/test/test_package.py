@@ -160,6 +160,37 @@ def test_numpy_in_numpy_out(mlp):
     np.testing.assert_array_equal(ours(readonly), got)
 
 
+def test_results_without_tensor_arguments_are_of_torch_where_it_is_loaded():
+    class Constant(torch.nn.Module):
+        def forward(self, n):
+            return torch.arange(4) * 2, n
+
+    ours = neso.compile(Constant(), (3,)).load()
+    got, n = ours(3)
+    assert type(got) is torch.Tensor and got.tolist() == [0, 2, 4, 6] and n == 3
+    as_asked = neso.load(ours._made_from[0], result="numpy")(3)[0]
+    assert type(as_asked) is np.ndarray
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_autocast_in_an_exported_program(strict):
+    """Its casts are written out before the program is saved."""
+    class Cast(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(4, 4)
+
+        def forward(self, x, y):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                z = self.inner(x) @ y
+            return z.sin(), x.softmax(1)
+
+    model, args = Cast(), (torch.randn(2, 4), torch.randn(4, 4))
+    got, wanted = neso.compile(torch.export.export(model, args, strict=strict)).load()(*args), model(*args)
+    assert [t.dtype for t in got] == [torch.bfloat16, torch.float32]
+    torch.testing.assert_close(got, tuple(t.detach() for t in wanted))
+
+
 def test_strides_are_the_callers(mlp):
     model, ours = mlp
     x = torch.randn(16, 10).t()[::2]

@@ -15,6 +15,7 @@ struct Besides {
   Tensor *logSumExp = nullptr; // of the scores
   Tensor *weights = nullptr;   // by which the values are added up
   std::function<Tensor(const Tensor &)> drop; // applied to the weights
+  bool emptyIsNan = false; // what a row without any key gives, instead of zeros
 };
 
 /// The written-out form, for what the node does not do.
@@ -37,8 +38,11 @@ static Tensor attentionByProducts(const Tensor &q, const Tensor &k, const Tensor
   scores.realize();
   if (besides.logSumExp) *besides.logSumExp = logsumexp(scores, {-1});
   Tensor p = softmax(scores, -1, acc, false);
-  // A row without any key gives zeros.
-  p = map(p, [](Val x) { return where(un(OpKind::IsNan, x), 0.0, x); });
+  if (!besides.emptyIsNan) {
+    // A row without any key gives zeros; one with scores that are no numbers does not.
+    Tensor most[] = {p, amax(scores, {-1}, true)};
+    p = pointwise(most, acc, acc, [](std::span<const Val> v) { return where(v[1] <= num(v[1], -HUGE_VAL), num(v[0], 0), v[0]); });
+  }
   p = cast(p, v.dtype());
   if (besides.drop) p = besides.drop(p);
   if (besides.weights) *besides.weights = p;
@@ -224,7 +228,93 @@ static Tensors attentionOp(OpCall &o) {
   return {attentionNode(cast(q, t), cast(k, t), cast(v, t), mask, form)};
 }
 
+// ---- whole layers, by their fast path
+
+/// What a layer of several heads is given beside its operands.
+struct Heads {
+  int64_t count;
+  Tensor inWeight, inBias, outWeight, outBias; // the first two of q, k and v, one behind the other
+  Tensor mask;                                 // Bool: what is left out; may be invalid
+};
+
+/// [B, M, H * D] as [B, H, M, D].
+static Tensor headsOf(const Tensor &x, int64_t heads) {
+  return transpose(reshape(x, {x.size(0), x.size(1), heads, floorDiv(x.size(2), heads)}), 1, 2);
+}
+
+/// The layer's result and, where they are asked for, the weights of its heads [B, H, M, N].
+static Tensor multiHead(const Tensor &query, const Tensor &key, const Tensor &value, const Heads &layer, Tensor *weights) {
+  const Expr width = query.size(2);
+  const Tensor given[] = {query, key, value};
+  Tensors qkv;
+  for (int64_t k = 0; k < 3; ++k)
+    qkv.push_back(headsOf(linear(given[k], slice(layer.inWeight, 0, width * k, width), slice(layer.inBias, 0, width * k, width)), layer.count));
+  const DType t = query.dtype();
+  const double scale = 1 / std::sqrt(static_cast<double>(qkv[0].size(3).constValue()));
+  const Tensor kept = layer.mask.valid() ? logicalNot(layer.mask) : Tensor();
+  Tensor y;
+  if (weights || t == DType::F64) {
+    Besides besides;
+    besides.weights = weights, besides.emptyIsNan = true;
+    y = attentionByProducts(qkv[0], qkv[1], qkv[2], kept, false, scale, t, besides);
+  } else {
+    AttentionForm form;
+    form.scale = scale, form.emptyIsNan = true;
+    form.order = {0, 2, 1, 3};
+    y = attentionNode(qkv[0], qkv[1], qkv[2], kept, form);
+  }
+  return linear(reshape(transpose(y, 1, 2), query.sizes()), layer.outWeight, layer.outBias);
+}
+
+/// The operands that both operators have; refused: not valid.
+static std::optional<Heads> headsOf(OpCall &o, const Tensor &x, std::string_view count) {
+  Heads out{o.integer(count), o.t("qkv_weight"), o.t("qkv_bias"), o.t("proj_weight"), o.t("proj_bias"), o.opt("mask")};
+  if (x.rank() != 3 || !isFloat(x.dtype()) || !x.size(2).isConst()) {
+    o.fail("it is compiled for real tensors [B, T, D] of a constant D alone");
+    return std::nullopt;
+  }
+  if (!out.mask.valid()) return out;
+  // 0: of queries and keys; 1: of each row's keys; 2: of all.
+  const int64_t kind = o.integer("mask_type", -1);
+  if (out.mask.rank() != (kind == 2 ? 4 : 2) || kind < 0 || kind > 2) {
+    o.fail("its mask is not of the form that mask_type says");
+    return std::nullopt;
+  }
+  out.mask = cast(out.mask, DType::Bool);
+  if (kind == 1) out.mask = unsqueeze(unsqueeze(out.mask, 1), 1);
+  if (kind == 0) out.mask = unsqueeze(unsqueeze(out.mask, 0), 0);
+  return out;
+}
+
+static Tensors multiHeadOp(OpCall &o) {
+  const Tensor q = o.t("query"), k = o.t("key"), v = o.t("value");
+  const std::optional<Heads> layer = headsOf(o, q, "num_head");
+  if (!layer) return {};
+  if (!o.flag("need_weights", true)) return {multiHead(q, k, v, *layer, nullptr), {}};
+  Tensor weights;
+  const Tensor y = multiHead(q, k, v, *layer, &weights);
+  return {y, o.flag("average_attn_weights", true) ? mean(weights, {1}, false, weights.dtype()) : weights};
+}
+
+static Tensors encoderLayer(OpCall &o) {
+  const Tensor x = o.t("src");
+  const std::optional<Heads> layer = headsOf(o, x, "num_heads");
+  if (!layer) return {};
+  const bool first = o.flag("norm_first"), gelu = o.flag("use_gelu");
+  const double eps = o.number("eps");
+  auto normal = [&](const Tensor &t, const char *w, const char *b) { return layerNorm(t, o.t(w), o.t(b), eps); };
+  const Tensor in = first ? normal(x, "norm_weight_1", "norm_bias_1") : x;
+  Tensor y = add(multiHead(in, in, in, *layer, nullptr), x);
+  if (!first) y = normal(y, "norm_weight_1", "norm_bias_1");
+  const Tensor wide = linear(first ? normal(y, "norm_weight_2", "norm_bias_2") : y, o.t("ffn_weight_1"), o.t("ffn_bias_1"));
+  const Tensor active = gelu ? map(wide, [](Val v) { return v * 0.5 * (un(OpKind::Erf, v * M_SQRT1_2) + 1.0); }) : unary(wide, OpKind::Relu);
+  y = add(linear(active, o.t("ffn_weight_2"), o.t("ffn_bias_2")), y);
+  return {first ? y : normal(y, "norm_weight_2", "norm_bias_2")};
+}
+
 void addAttention(OpTable &t) {
+  t.add("_native_multi_head_attention.default", multiHeadOp);
+  t.add("_transformer_encoder_layer_fwd.default", encoderLayer);
   t.add("scaled_dot_product_attention.default _scaled_dot_product_flash_attention_for_cpu.default "
         "_scaled_dot_product_efficient_attention.default _scaled_dot_product_flash_attention.default "
         "_scaled_dot_product_attention_math.default",

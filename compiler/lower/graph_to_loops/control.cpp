@@ -459,8 +459,7 @@ bool ModelLowering::lowerCall(const graph::Graph &g, const graph::Node &node, Va
     const bool both = tensors && isLittleWork(*call->bodies[0]) && isLittleWork(*call->bodies[1]);
     return both ? chooseCond(g, *call, values) : branchCond(g, *call, values);
   }
-  if (node.target != "higher_order.wrap_with_set_grad_enabled" && node.target != "higher_order.wrap_with_autocast")
-    return lowerTurns(g, *call, values);
+  if (!isInlined(node.target)) return lowerTurns(g, *call, values);
   Tensors operands, results;
   for (ValueId id : call->operands()) {
     auto it = id.valid() ? values.find(id.value) : values.end();

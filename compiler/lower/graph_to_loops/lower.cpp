@@ -47,9 +47,13 @@ bool isAssertion(const graph::Node &node) { return node.target == "aten._assert_
 
 } // namespace
 
+bool isInlined(std::string_view target) {
+  return target == "higher_order.wrap_with_set_grad_enabled" || target == "higher_order.wrap_with_autocast" || target == "higher_order.hints_wrapper" ||
+         target == "higher_order.tag_activation_checkpoint";
+}
+
 bool isCall(std::string_view target) {
-  return target == "higher_order.wrap_with_set_grad_enabled" || target == "higher_order.wrap_with_autocast" ||
-         target == "higher_order.cond" || target == "higher_order.while_loop" || target == "higher_order.map_impl" ||
+  return isInlined(target) || target == "higher_order.cond" || target == "higher_order.while_loop" || target == "higher_order.map_impl" ||
          target == "higher_order.scan" || target == "higher_order.associative_scan";
 }
 

@@ -539,8 +539,6 @@ void addMatmul(OpTable &t) {
   t.family(OnComplex::Own);
   addProducts(t);
   addContractions(t);
-  t.oneDtype("mm bmm matmul __rmatmul__ linalg_matmul mv dot vdot linalg_vecdot addmm.default addmv addbmm baddbmm.default linear tensordot linalg_multi_dot "
-             "chain_matmul");
   t.add("_int_mm.default", [](OpCall &o) -> Tensors {
     return {matmul2(cast(o.t("self"), DType::I32), cast(o.t("mat2"), DType::I32), DType::I32)};
   });

@@ -111,6 +111,8 @@ private:
 /// Whether whoever runs the package brings the operator: it is neither PyTorch's nor Neso's.
 bool isExtern(const graph::Node &node);
 std::vector<graph::ValueId> flatOutputs(const graph::Node &node);
+/// Calls of one sub-graph, which computes as if it stood there: what it says beside is for training or for other compilers.
+bool isInlined(std::string_view target);
 /// Calls of sub-graphs.
 bool isCall(std::string_view target);
 

@@ -51,16 +51,21 @@ static Dims trailing(const Tensor &x, size_t n) {
   return dims;
 }
 
-static Tensors layerNorm(OpCall &o) {
-  Tensor x = o.t("input"), w = o.opt("weight"), b = o.opt("bias");
-  Dims dims = trailing(x, o.exprs("normalized_shape").size());
+/// The normalised rows, their means and reciprocal deviations.
+static Tensors normalisedRows(const Tensor &x, size_t dims, const Tensor &w, const Tensor &b, double eps) {
   x.reused();
-  MeanVar mv = meanVar(x, dims);
+  MeanVar mv = meanVar(x, trailing(x, dims));
   // The reciprocal deviation is needed by every element of the row: computed once a row.
-  Tensor rstd = rstdOf(mv.m2, mv.count, o.number("eps", 1e-5)).realize();
-  Tensor y = normalize(x, mv.mean, rstd, w, b, x.dtype());
-  if (o.outCount() < 3) return {y};
-  return {y, cast(mv.mean, o.out(1).dtype), cast(rstd, o.out(2).dtype)};
+  Tensor rstd = rstdOf(mv.m2, mv.count, eps).realize();
+  return {normalize(x, mv.mean, rstd, w, b, x.dtype()), mv.mean, rstd};
+}
+
+Tensor layerNorm(const Tensor &x, const Tensor &w, const Tensor &b, double eps) { return normalisedRows(x, 1, w, b, eps)[0]; }
+
+static Tensors layerNormOp(OpCall &o) {
+  Tensors y = normalisedRows(o.t("input"), o.exprs("normalized_shape").size(), o.opt("weight"), o.opt("bias"), o.number("eps", 1e-5));
+  if (o.outCount() < 3) return {y[0]};
+  return {y[0], cast(y[1], o.out(1).dtype), cast(y[2], o.out(2).dtype)};
 }
 
 static Tensors rmsNorm(OpCall &o) {
@@ -235,7 +240,7 @@ static Tensors weightNorm(OpCall &o) {
 }
 
 void addNorm(OpTable &t) {
-  t.add("layer_norm.default native_layer_norm.default", layerNorm);
+  t.add("layer_norm.default native_layer_norm.default", layerNormOp);
   t.add("rms_norm.default _fused_rms_norm.default", rmsNorm);
   t.add("group_norm.default native_group_norm.default", groupNorm);
   t.add(

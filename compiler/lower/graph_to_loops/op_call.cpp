@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "ir/graph/ops.h"
+#include "lower/graph_to_loops/operand_dtypes.h"
 
 namespace neso::lower {
 
@@ -42,10 +43,6 @@ void OpTable::forEachRow(std::string_view names, const std::function<void(OpRow 
 
 void OpTable::onComplex(OnComplex what, std::string_view names) {
   forEachRow(names, [what](OpRow &row) { row.complex = what; });
-}
-
-void OpTable::oneDtype(std::string_view names) {
-  forEachRow(names, [](OpRow &row) { row.oneDtype = true; });
 }
 
 const OpRow *OpTable::find(std::string_view target) const {
@@ -293,29 +290,8 @@ Tensors OpCall::byParts(LowerFn fn) {
   return results;
 }
 
-std::string OpCall::dtypeFault() const {
-  std::string first;
-  std::optional<DType> dtype;
-  for (size_t k = 0; k < node.args.size(); ++k) {
-    std::vector<ValueId> ids;
-    if (const ValueId *id = std::get_if<ValueId>(&node.args[k])) ids = {*id};
-    if (const auto *list = std::get_if<std::vector<ValueId>>(&node.args[k])) ids = *list;
-    for (ValueId id : ids) {
-      if (!id.valid() || graph_.value(id).kind != graph::Value::Kind::Tensor) continue;
-      const DType t = graph_.value(id).type.dtype;
-      if (!dtype) {
-        first = node.argNames[k];
-        dtype = t;
-      }
-      if (t != *dtype) return "PyTorch multiplies operands of one dtype only: '" + first + "' has " + std::string(name(*dtype)) + " and '" + node.argNames[k] + "' has " + std::string(name(t));
-    }
-  }
-  return {};
-}
-
 Tensors OpCall::lower(const OpRow &row) {
-  if (row.oneDtype)
-    if (std::string why = dtypeFault(); !why.empty()) return fail(std::move(why));
+  if (std::string why = operandDtypeFault(graph_, node); !why.empty()) return fail(std::move(why));
   if (row.complex == OnComplex::Own || !meetsComplex()) return row.fn(*this);
   return row.complex == OnComplex::Parts ? byParts(row.fn) : fail("complex numbers are not supported here");
 }

@@ -29,7 +29,6 @@ enum class OnComplex {
 struct OpRow {
   LowerFn fn;
   OnComplex complex = OnComplex::Refuse;
-  bool oneDtype = false; // whether all tensors that it is given have to have one dtype
 };
 
 class OpCall {
@@ -89,8 +88,8 @@ public:
   /// Whether the call is for one part of complex operands (OnComplex::Parts), which then are real ones.
   bool ofPart() const { return part_ != Part::Whole; }
 
-  /// The results of a row for this call, which is refused where one meets complex numbers that the row does not know, or operands of several
-  /// dtypes where PyTorch's kernels take one.
+  /// The results of a row for this call, which is refused where one meets complex numbers that the row does not know, or dtypes that PyTorch's
+  /// kernels do not take (operand_dtypes.h).
   Tensors lower(const OpRow &row);
 
   /// Refuses the call; the reason completes "cannot compile OP: ...".
@@ -103,7 +102,6 @@ private:
   enum class Part { Whole, Real, Imag };
   OpCall(const OpCall &whole, Part part);
   bool meetsComplex() const;
-  std::string dtypeFault() const; // empty where the tensors that it is given have one dtype
   Tensors byParts(LowerFn fn);
   Tensor partOf(std::string_view name, const Tensor &x) const;
   Tensor fromValue(graph::ValueId id);
@@ -128,9 +126,6 @@ public:
   void family(OnComplex what) { family_ = what; }
   /// States of rows that are there what they make of complex numbers. A name without overload stands for all overloads.
   void onComplex(OnComplex what, std::string_view names);
-  /// States of rows that are there that PyTorch's kernels take operands of one dtype only. Fake tensors, by which models are traced, do not
-  /// look and promote: a model that PyTorch cannot run may so be exported and traced. Names as above.
-  void oneDtype(std::string_view names);
   const OpRow *find(std::string_view target) const;
   /// Sorted.
   std::vector<std::string> targets() const;

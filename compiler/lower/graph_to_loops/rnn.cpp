@@ -1,14 +1,16 @@
-// Recurrent layers, unrolled over time: one product for the inputs of all steps, one a step for the state.
+// Recurrent layers over time: one product for the inputs of all steps, one a step for the state. Steps are unrolled, or turns of a loop where their
+// number is not known or large.
 #include <cmath>
 
 #include "lower/graph_to_loops/op_call.h"
+#include "lower/graph_to_loops/turns.h"
 
 namespace neso::lower {
 
 namespace {
 enum class Cell { Lstm, Gru, Tanh, Relu };
-/// Unrolling beyond this many steps is refused: the program would grow without bound.
-constexpr int64_t kMaxSteps = 4096;
+/// Beyond so many steps there is a loop: the program would grow without bound.
+constexpr int64_t kMostUnrolled = 256;
 struct State {
   Tensor h, c;
 };
@@ -36,6 +38,59 @@ static State step(Cell kind, const Tensor &gx, const State &s, const Tensor &whh
   return {add(mul(sub(s.h, n), z), n), {}};
 }
 
+/// One direction of one layer.
+struct Direction {
+  Cell kind;
+  bool backwards;
+  Tensor whh, bhh, projection; // the last two may be invalid
+  Expr hidden;
+};
+
+/// The step behind `s` for the inputs gx [N, G*H].
+static State next(const Direction &d, const Tensor &gx, const State &s) {
+  State out = step(d.kind, gx, s, d.whh, d.bhh, d.hidden);
+  if (d.projection.valid()) out.h = linear(out.h, d.projection, {});
+  out.h.realize();
+  return out;
+}
+
+/// The states of all steps [T, N, H], and the last one to `s`. gx: [T, N, G*H].
+static Tensor unrolled(const Direction &d, const Tensor &gx, int64_t steps, State &s) {
+  Tensors hs(static_cast<size_t>(steps));
+  for (int64_t k = 0; k < steps; ++k) {
+    const int64_t t = d.backwards ? steps - 1 - k : k;
+    s = next(d, select(gx, 0, t), s);
+    hs[static_cast<size_t>(t)] = unsqueeze(s.h, 0);
+  }
+  return hs.size() == 1 ? hs[0] : concat(hs, 0);
+}
+
+static Tensor inTurns(Direction d, const Tensor &gx, Expr steps, State &s) {
+  Lowering &ctx = gx.ctx();
+  // What all turns read is computed before the first one.
+  for (Tensor *x : {&d.whh, &d.bhh, &d.projection})
+    if (x->valid() && !x->asStrided()) x->realize();
+  gx.realize();
+  Tensors carried{carry(cast(s.h, gx.dtype()))};
+  if (s.c.valid()) carried.push_back(carry(cast(s.c, gx.dtype())));
+  Sizes sizes = carried[0].sizes();
+  sizes.insert(sizes.begin(), steps);
+  const Tensor all = place(ctx, gx.dtype(), sizes);
+  // That each row is written in its turn is more than the verifiers can see.
+  put(full(ctx, sizes, gx.dtype(), 0), all);
+  forTurns(ctx, steps, [&](Expr turn) {
+    const Expr t = d.backwards ? steps - 1 - turn : turn;
+    const State now = next(d, select(gx, 0, t), {carried[0], s.c.valid() ? carried[1] : Tensor()});
+    Strided row = *all.asStrided();
+    row.offset = row.offset + t * row.strides[0];
+    row.strides.erase(row.strides.begin());
+    ctx.store(now.h, row);
+    putAll(s.c.valid() ? Tensors{now.h, now.c} : Tensors{now.h}, carried);
+  });
+  s = {carried[0], s.c.valid() ? carried[1] : Tensor()};
+  return all;
+}
+
 static Tensors rnnOp(OpCall &o, Cell kind) {
   Tensor x = o.t("input");
   Tensors hx = o.list("hx"), params = o.list("params");
@@ -48,8 +103,9 @@ static Tensors rnnOp(OpCall &o, Cell kind) {
     x = unsqueeze(x, 1);
   else if (batchFirst)
     x = transpose(x, 0, 1);
-  std::optional<int64_t> steps = x.sizes()[0].asConst();
-  if (!steps || *steps > kMaxSteps) return o.fail("the sequence length must be a constant of at most 4096");
+  const Expr length = x.sizes()[0];
+  const std::optional<int64_t> steps = length.asConst();
+  if (!steps) o.ctx.require(le(1, length), "a recurrent layer takes sequences of at least one step" + o.ctx.where());
   if (params.empty() || hx.empty()) return o.fail("weights are missing");
   size_t each = biases ? 4 : 2;
   bool projection = kind == Cell::Lstm && params.size() == static_cast<size_t>(layers * directions) * (each + 1);
@@ -68,17 +124,10 @@ static Tensors rnnOp(OpCall &o, Cell kind) {
       Expr hidden = floorDiv(whh.sizes()[0], kind == Cell::Lstm ? 4 : kind == Cell::Gru ? 3 : 1);
       Tensor gx = linear(in, wih, bih);
       State s{select(h0, 0, static_cast<int64_t>(at)), c0.valid() ? select(c0, 0, static_cast<int64_t>(at)) : Tensor()};
-      Tensors hs(static_cast<size_t>(*steps));
-      for (int64_t k = 0; k < *steps; ++k) {
-        int64_t t = dir == 0 ? k : *steps - 1 - k;
-        s = step(kind, select(gx, 0, t), s, whh, bhh, hidden);
-        if (proj.valid()) s.h = linear(s.h, proj, {});
-        s.h.realize();
-        hs[static_cast<size_t>(t)] = unsqueeze(s.h, 0);
-      }
+      const Direction d{kind, dir == 1, whh, bhh, proj, hidden};
+      outs.push_back(steps && *steps <= kMostUnrolled ? unrolled(d, gx, *steps, s) : inTurns(d, gx, length, s));
       lastH.push_back(unsqueeze(s.h, 0));
       if (s.c.valid()) lastC.push_back(unsqueeze(s.c, 0));
-      outs.push_back(hs.size() == 1 ? hs[0] : concat(hs, 0));
     }
     in = outs.size() == 1 ? outs[0] : concat(outs, 2);
   }

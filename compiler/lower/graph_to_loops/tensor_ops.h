@@ -98,6 +98,8 @@ Tensor vectorNorm(const Tensor &x, double p, const Dims &dims, bool keepdim, DTy
 Tensor normExceptDim(const Tensor &x, double p, int64_t keep, DType out);
 Tensor logsumexp(const Tensor &x, const Dims &dims); // keepdim
 Tensor softmax(const Tensor &x, int64_t dim, DType out, bool log);
+/// Over the last dim; w and b may be invalid.
+Tensor layerNorm(const Tensor &x, const Tensor &w, const Tensor &b, double eps);
 
 // ---- gather and scatter
 /// x in a buffer, or a plain view of one: what is read at positions that the data decides.

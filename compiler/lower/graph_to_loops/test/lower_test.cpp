@@ -8,6 +8,7 @@
 #include "base/diagnostics/graph.h"
 #include "lower/graph_to_loops/lower.h"
 #include "lower/graph_to_loops/lowering.h"
+#include "lower/graph_to_loops/operand_dtypes.h"
 #include "lower/graph_to_loops/tensor_ops.h"
 #include "lower/graph_to_loops/test/golden.h"
 
@@ -170,6 +171,46 @@ TEST(Refusals, ProductsTakeOneDtype) {
     EXPECT_EQ(r.error().diagnostics()[0].kind, diag::OpRefused) << target;
     EXPECT_NE(r.error().str().find("'self' has f32 and 'other' has f16"), std::string::npos) << r.error().str();
   }
+}
+
+TEST(Refusals, OperandsHaveTheDtypesThatPyTorchTakes) {
+  struct Case {
+    const char *target;
+    std::vector<std::pair<const char *, DType>> operands; // all but 'self'
+    DType self, result;
+    const char *said;
+  };
+  const Case cases[] = {
+      {"aten.index_add.default", {{"index", DType::I64}, {"source", DType::F16}}, DType::F32, DType::F32, "'self' has f32 and 'source' has f16"},
+      {"aten.index_add.default", {{"index", DType::F32}, {"source", DType::F32}}, DType::F32, DType::F32, "integers only: 'index' has f32"},
+      {"aten.cdist.default", {{"x1", DType::F32}, {"x2", DType::F64}}, DType::F32, DType::F32, "'x1' has f32 and 'x2' has f64"},
+      {"aten.group_norm.default", {{"input", DType::F32}, {"weight", DType::BF16}}, DType::F32, DType::F32, "float32 beside a narrower one"},
+      {"aten.mish.default", {}, DType::I64, DType::I64, "floating point numbers only: its result has i64"},
+      {"aten.var.correction", {}, DType::I64, DType::F32, "floating point numbers only: 'self' has i64"},
+      {"aten.max_pool2d_with_indices.default", {}, DType::Bool, DType::Bool, "of truth values: its result has bool"},
+  };
+  for (const Case &c : cases) {
+    graph::Model m = unaryModel(c.target, c.result);
+    m.graph.value(m.graph.inputs[0]).type.dtype = c.self;
+    const graph::TensorType type = m.graph.value(m.graph.inputs[0]).type;
+    graph::Node &node = m.graph.nodes[0];
+    for (const auto &[name, dtype] : c.operands) {
+      graph::TensorType other = type;
+      other.dtype = dtype;
+      node.args.push_back(m.graph.addValue(name, other));
+      node.argNames.push_back(name);
+    }
+    EXPECT_NE(operandDtypeFault(m.graph, node).find(c.said), std::string::npos) << c.target << ": " << operandDtypeFault(m.graph, node);
+  }
+  graph::Model narrow = unaryModel("aten.layer_norm.default", DType::BF16);
+  narrow.graph.value(narrow.graph.inputs[0]).type.dtype = DType::BF16;
+  graph::Node &node = narrow.graph.nodes[0];
+  node.argNames[0] = "input";
+  graph::TensorType wide = narrow.graph.value(narrow.graph.inputs[0]).type;
+  wide.dtype = DType::F32;
+  node.args.push_back(narrow.graph.addValue("w", wide));
+  node.argNames.push_back("weight");
+  EXPECT_EQ(operandDtypeFault(narrow.graph, node), "");
 }
 
 TEST(Refusals, AComplexNumberIsNoRealOne) {
