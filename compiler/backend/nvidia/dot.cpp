@@ -298,8 +298,9 @@ DotPlan planDot(const Chip &chip, const Sizes &shape, int warps, const DotTypes 
   plan.precision = precision;
   int64_t batch = shape.size() == 4 ? shape[0] : 1, m = shape[shape.size() - 3], n = shape[shape.size() - 2];
   plan.row = findRow(chip, types, precision);
-  if (!plan.row && (isF8(types.a) || isF8(types.b))) {
-    // f16 holds every value of both formats.
+  const bool fits = plan.row && isLargeEnough(*plan.row, shape);
+  if (!fits && (isF8(types.a) || isF8(types.b))) {
+    // f16 holds every value of both formats; its instructions take shorter rows, and what they are too large for multiplies f16, too.
     plan.types.a = plan.types.b = mlir::Float16Type::get(types.a.getContext());
     plan.row = findRow(chip, plan.types, precision);
   }

@@ -253,6 +253,17 @@ TEST(Dot, ChipWithoutF8AsksForHalf) {
   EXPECT_TRUE(plan.types.a.isF16() && plan.types.b.isF16());
 }
 
+TEST(Dot, TilesTooSmallForF8AskForHalf) {
+  Formats formats;
+  for (const char *chip : {"sm_80", "sm_90", "sm_90a"}) {
+    for (const auto &[shape, kind] : {std::pair{Sizes{32, 16, 16}, DotKind::MmaSync}, {Sizes{4, 4, 16}, DotKind::Fma}, {Sizes{2, 32, 16, 16}, DotKind::MmaSync}}) {
+      DotPlan plan = planDot(*findChip(chip), shape, 4, {formats.of("e5m2").type, formats.of("e4m3").type, formats.of("f32").type}, DotPrecision::Ieee);
+      EXPECT_EQ(plan.kind, kind) << chip;
+      EXPECT_TRUE(plan.types.a.isF16() && plan.types.b.isF16()) << chip;
+    }
+  }
+}
+
 TEST(Dot, RowsStayInOneWarp) {
   Formats formats;
   mlir::Type type = formats.of("bf16").type;
