@@ -22,29 +22,38 @@ def _is_write(node):
     schema = getattr(node.target, "_schema", None)
     return (node.op == "call_function" and schema is not None and schema.is_mutable and node.args and isinstance(node.args[0], torch.fx.Node)
             and node.args[0].op == "placeholder" and schema.arguments[0].alias_info is not None and schema.arguments[0].alias_info.is_write
-            and not node.users and not node.kwargs)
+            and all(user.op == "output" for user in node.users) and not node.kwargs)
+
+
+@dataclass(frozen=True)
+class Writes:
+    writes: tuple
+    # Of each of the function's results: the number of the input that it is, written to, or None for the graph's next one.
+    results: tuple
 
 
 def take_writes(graph_module):
-    """(the writes, taken out of the graph, whose first results are what they read; nodes among those whose very memory is wanted)."""
+    """(the writes, taken out of the graph, whose first results are what they read, or None; nodes among those whose very memory is wanted)."""
     graph = graph_module.graph
     nodes = [n for n in graph.nodes if _is_write(n)]
     if not nodes:
-        return [], set()
+        return None, set()
     places = [n for n in graph.nodes if n.op == "placeholder"]
     output = next(n for n in graph.nodes if n.op == "output")
     read = list(dict.fromkeys(a for n in nodes for a in n.args[1:] if isinstance(a, torch.fx.Node)))
-    writes = [Write(places.index(n.args[0]), n.target, tuple((True, read.index(a)) if isinstance(a, torch.fx.Node) else (False, a) for a in n.args[1:])) for n in nodes]
+    writes = tuple(Write(places.index(n.args[0]), n.target, tuple((True, read.index(a)) if isinstance(a, torch.fx.Node) else (False, a) for a in n.args[1:])) for n in nodes)
+    results = tuple(places.index(r.args[0]) if r in nodes else None for r in output.args[0])
     kept = {a for n in nodes if n.target is not _COPY for a in n.args[1:] if isinstance(a, torch.fx.Node)}
-    output.args = ((*read, *output.args[0]),)
+    output.args = ((*read, *(r for r in output.args[0] if r not in nodes)),)
     for n in nodes:
         graph.erase_node(n)
     graph_module.recompile()
-    return writes, kept
+    return Writes(writes, results), kept
 
 
-def with_writes(compiled, writes):
+def with_writes(compiled, taken):
     """What a boxed callable of the graph without its writes is with them."""
+    writes = taken.writes
     count = len({value for w in writes for of_graph, value in w.operands if of_graph})
 
     def run(args):
@@ -52,11 +61,13 @@ def with_writes(compiled, writes):
         if isinstance(args, list):
             args.clear()
         inputs = [flat[w.input] for w in writes]
+        given = [None if i is None else flat[i] for i in taken.results]
         results = compiled(flat)
         # AOTAutograd counts versions itself, of the writes that autograd is to see.
         with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter(tuple(dict.fromkeys(inputs))):
             for tensor, write in zip(inputs, writes):
                 write.operator(tensor, *(results[value] if of_graph else value for of_graph, value in write.operands))
-        return results[count:]
+        own = iter(results[count:])
+        return [next(own) if g is None else g for g in given]
     run._boxed_call = True
     return run

@@ -454,9 +454,9 @@ def _target(device):
 
 def compile_graph(graph_module, settings):
     """A boxed callable for a graph of AOTAutograd."""
-    writes, kept = take_writes(graph_module)
+    taken, kept = take_writes(graph_module)
     compiled = _compile_functional(graph_module, settings, kept)
-    return with_writes(compiled, writes) if writes else compiled
+    return with_writes(compiled, taken) if taken else compiled
 
 
 def _compile_functional(graph_module, settings, kept):

@@ -167,6 +167,29 @@ def test_a_write_to_an_argument_counts_as_one():
     assert x._version == 1
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_arguments_that_are_written_to_and_returned(dynamic):
+    def one(x, y):
+        x.add_(1)
+        return x
+
+    def both(x, y):
+        x.copy_(x.flip(0))
+        y.copy_(x)
+        return y, x * 2, x
+
+    for function in (one, both):
+        torch._dynamo.reset()
+        compiled = torch.compile(function, backend=ours.backend, dynamic=dynamic, options={"fallback": "error"})
+        for n in (4, 7):
+            mine, theirs = ([torch.arange(3.0 * n).view(n, 3), torch.ones(n, 3)] for _ in range(2))
+            got, want = compiled(*mine), function(*theirs)
+            got, want = (r if isinstance(r, tuple) else (r,) for r in (got, want))
+            for g, w in zip((*got, *mine), (*want, *theirs)):
+                assert torch.equal(g, w)
+            assert [g.data_ptr() == m.data_ptr() for g in got for m in mine] == [w.data_ptr() == t.data_ptr() for w in want for t in theirs]
+
+
 def test_results_that_share_memory_still_do():
     def function(x):
         y = (x * 2 + 1).sin() * x + x.cos()
