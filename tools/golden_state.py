@@ -269,6 +269,16 @@ def in_branch(m, x, at):
     return m.a.sum(0)
 
 
+def turned_around(m, x):
+    """Dimensions that run backwards in memory, read behind writes of parts."""
+    columns, rows = m.a.flip(1), m.a.flip(0, 1)[1:, :3]
+    m.a[0].add_(x[0])
+    quarter = m.a.rot90(1, (0, 1))
+    m.a[:, 4] = 7
+    m.a[2:].fliplr().mul_(2)
+    return columns, rows, quarter, m.a.flipud()
+
+
 EXPORT = ("export",)
 
 CASES = [
@@ -315,6 +325,7 @@ CASES = [
     Case("of_expanded", one(lambda: torch.randn(1, 4)), of_expanded, normal(2, 4), position(3, 2)),
     Case("swapped_slice", one(lambda: torch.randn(3, 2, 2, 2)), swapped_slice, normal(3, 2, 2, 1)),
     Case("in_branch", one(lambda: torch.randn(6, 4)), in_branch, normal(2, 4), position(6, 2)),
+    Case("turned_around", one(lambda: torch.randn(4, 6)), turned_around, normal(4, 6)),
     Case("dynamic", one(lambda: torch.randn(6, 4).t()), lambda m, x: (m.a.add_(x.sum(0)), x * m.a)[1], lambda: torch.randn(int(torch.randint(2, 9, ())), 4, 6),
          dynamic={"inputs": ({0: torch.export.Dim("rows", min=1, max=64)},)}),
 ]

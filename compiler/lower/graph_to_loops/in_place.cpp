@@ -26,7 +26,23 @@ bool sameStrides(const Lowering &ctx, const Sizes &sizes, const Sizes &a, const 
   return true;
 }
 
-bool provablyApart(const Sizes &sizesA, const Strided &a, const Sizes &sizesB, const Strided &b, const Facts &facts) {
+/// The same elements seen from the least one on: a dimension that runs backwards, as flip's does, is turned around. None where a stride's
+/// sign is not known: then nothing is known of where the elements lie.
+static std::optional<Strided> ascending(const Sizes &sizes, Strided s, const Facts &facts) {
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (facts.provablyLessEqual(0, s.strides[d]) || sizes[d].isConst(1)) continue;
+    if (!facts.provablyLessEqual(s.strides[d], 0)) return std::nullopt;
+    s.offset = s.offset + (sizes[d] - 1) * s.strides[d];
+    s.strides[d] = s.strides[d] * Expr(-1);
+  }
+  s.offset = facts.simplify(s.offset);
+  return s;
+}
+
+bool provablyApart(const Sizes &sizesA, const Strided &as, const Sizes &sizesB, const Strided &bs, const Facts &facts) {
+  const std::optional<Strided> fromLeastOfA = ascending(sizesA, as, facts), fromLeastOfB = ascending(sizesB, bs, facts);
+  if (!fromLeastOfA || !fromLeastOfB) return false;
+  const Strided &a = *fromLeastOfA, &b = *fromLeastOfB;
   auto apart = [&](Expr offsetA, Expr extentA, Expr offsetB, Expr extentB) {
     return facts.provablyLessEqual(offsetA + extentA, offsetB) || facts.provablyLessEqual(offsetB + extentB, offsetA);
   };

@@ -24,7 +24,7 @@
 
 namespace neso::lower {
 
-/// Elements of the storage that a tensor reaches, from its first element on.
+/// Elements of the storage that a tensor reaches, from its first element on. Strides are not negative.
 Expr extentOf(const Sizes &sizes, const Sizes &strides, const Facts &facts);
 bool sameStrides(const Lowering &ctx, const Sizes &sizes, const Sizes &a, const Sizes &b);
 /// Whether two tensors in one buffer provably have no element in common: the buffer's rows apart, columns of the same
