@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """Full-size models of torchvision, timm and transformers, random weights: does Neso give eager PyTorch's numbers?
 
-    tools/check_models.py [--neso build/release/bin/neso] [--only REGEX] [--forms export,decomposed] [--work DIR] [--export-only]
+    tools/check_models.py [--neso build/release/bin/neso] [--only REGEX] [--from MODULE] [--forms export,decomposed] [--work DIR] [--export-only]
 
 Each model is exported in both forms (kept in --work, outside the repository), compiled, and run at one size, or at three when it is
 dynamic. Tolerance: 1e-3 of the largest value of an output, plus 1e-3 relative; random deep networks in f32 stay an order below that.
-Ends with "N passed, N failed, N refused"; a refusal names its operators.
+Ends with "N passed, N failed, N refused, N not exported"; a refusal names its operators. `--from`: another table of models, beside this file.
 
 `--cases` only exports, and writes a case.json for each model, for `gpu_check.py pack --cases WORK`. The weights then repeat a pool of random
 numbers, and so do images: what is packed of a large model is small. (In a work folder of its own: other weights, other answers.)
 """
 import argparse
 import gc
+import importlib
 import json
 import re
 import subprocess
@@ -240,6 +241,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--neso", default="build/release/bin/neso")
     parser.add_argument("--only", default=".")
+    parser.add_argument("--from", dest="table", metavar="MODULE", help="whose MODELS are checked: check_models (default), models_of_timm, models_of_transformers")
     parser.add_argument("--forms", default="export,decomposed")
     parser.add_argument("--work", default="/tmp/neso_models")
     parser.add_argument("--timeout", type=float, default=120)
@@ -247,7 +249,10 @@ def main():
     parser.add_argument("--cases", action="store_true", help="export with repeating weights and write case.json files")
     parser.add_argument("--json")
     args = parser.parse_args()
-    neso, forms, counts, rows = str(Path(args.neso).resolve()), args.forms.split(","), {"passed": 0, "failed": 0, "refused": 0}, []
+    neso, forms, counts, rows = str(Path(args.neso).resolve()), args.forms.split(","), {"passed": 0, "failed": 0, "refused": 0, "not exported": 0}, []
+    if args.table:
+        MODELS.clear()
+        MODELS.update(importlib.import_module(args.table).MODELS)
     for name in MODELS:
         if not re.search(args.only, name):
             continue
@@ -255,7 +260,8 @@ def main():
             pool = torch.randn(4099, generator=torch.Generator().manual_seed(3)) if args.cases else None
             folder = prepare(name, Path(args.work), forms, pool)
         except Exception as error:
-            print(f"{name}: torch cannot export it: {str(error).strip().splitlines()[0][:200]}", flush=True)
+            counts["not exported"] += 1
+            print(f"{name}: torch cannot export it: {(str(error).strip() or type(error).__name__).splitlines()[0][:200]}", flush=True)
             continue
         if args.cases:
             golden_case(name, folder, forms[0], len(list(folder.glob("in.*.safetensors"))))
