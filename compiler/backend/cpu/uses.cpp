@@ -145,8 +145,8 @@ bool Uses::mayWrite(mlir::Operation *op) {
   return mayWrite_[op] = writes;
 }
 
-/// Both parts of each result of a transform of 13 elements, and a few more.
-static constexpr size_t kMostStores = 32;
+/// Both parts of each result of a transform of 13 elements; every element of a reduction that is written out (tiling/loops.cpp).
+static constexpr size_t kMostStores = 64;
 
 llvm::SmallVector<mlir::Operation *, 4> Uses::storeGroup(mlir::Operation *first) {
   llvm::SmallVector<mlir::Operation *, 4> group = {first};

@@ -124,7 +124,9 @@ public:
   /// The tile's masks that say something about values varying along `vary`.
   Val tileMask(unsigned vary);
   /// After symbols were bound anew in a copied scope: values computed from the old bindings must not be found again.
-  void forgetIndices() { indexMemo_.clear(), loads_.clear(), ands_.clear(), wideMasks_.clear(); }
+  void forgetIndices() { forgetPlaces(), ands_.clear(), wideMasks_.clear(); }
+  /// The same where the code stays in one block: the masks that were made there still hold.
+  void forgetPlaces() { indexMemo_.clear(), loads_.clear(); }
 
 private:
   Val scalarOp(const loops::Op &op, const std::vector<Val> &args, const std::vector<DType> &types);

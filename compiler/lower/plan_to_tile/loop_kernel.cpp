@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 
 #include "ir/plan/access.h"
 #include "ir/tile/build.h"
@@ -122,8 +123,13 @@ private:
     int64_t total = 1;
     for (Expr e : r()) total *= e.constValue();
     for (Accumulator &a : accumulators) a.result.clear();
+    std::vector<DeferredStore> deferred;
+    deferred_ = storesCanWait(phase) ? &deferred : nullptr;
+    // One mask for all elements: stores under different masks are not known to be apart.
+    if (!k_.target.threadBlocks) outer.widenMask(outer.tileMask(outer.frame.full()), outer.frame.full());
+    std::vector<Emitter> elements(static_cast<size_t>(total), outer);
     for (int64_t i = 0; i < total; ++i) {
-      Emitter e = outer;
+      Emitter &e = elements[static_cast<size_t>(i)];
       int64_t rest = i;
       for (size_t d = r().size(); d-- > 0;) {
         int64_t extent = r()[d].constValue();
@@ -131,13 +137,38 @@ private:
         e.env[Symbol::inner(d)] = e.intConst(rest % extent);
         rest /= extent;
       }
-      e.forgetIndices();
+      e.forgetPlaces();
       runInner(e, phase, accumulators, [&](Accumulator &a, Emitter &at, const std::vector<Val> &element) {
         a.result = a.result.empty() ? element : a.combine(at, a.result, element);
       });
     }
+    deferred_ = nullptr;
+    for (const DeferredStore &d : deferred) d.at->store(*d.store, d.value, {});
     for (Accumulator &a : accumulators)
       if (a.result.empty()) a.result = a.initial(outer, 0); // an empty inner space
+  }
+
+  /// Whether an unrolled phase may store all its elements behind the last one. Then the stores stand side by side, and code for
+  /// CPUs computes what they share once: with loads between them each would be a loop of its own, which computes the reductions
+  /// again. Not so where a node of the phase reads from memory what the phase stores there.
+  bool storesCanWait(int phase) const {
+    if (k_.target.threadBlocks || k_.kernel.serial) return false;
+    std::map<loops::BufferId, Expr> stores;
+    for (size_t n = 0; n < nodes().size(); ++n) {
+      if (!inner_[n] || phase_[n] != phase) continue;
+      const auto *node = nodes()[n].as<loops::PointwiseSpec>();
+      if (!node) continue;
+      for (const loops::Store &s : node->stores)
+        if (s.mode != loops::StoreMode::Set || s.mask >= 0 || !stores.emplace(s.buffer, s.index).second) return false;
+    }
+    bool waits = !stores.empty();
+    for (size_t n = 0; n < nodes().size(); ++n)
+      if (inner_[n] && phase_[n] == phase)
+        loops::forEachAccess(nodes()[n], [&](const loops::Access &load) {
+          auto stored = stores.find(load.buffer);
+          waits &= load.writes() || stored == stores.end() || stored->second == load.index;
+        });
+    return waits;
   }
 
   /// Loops over inner dimension d and those after it; the last one goes in blocks of lanes.
@@ -331,7 +362,9 @@ private:
     }
     for (size_t k = 0; k < node.stores.size(); ++k) {
       const loops::Store &s = node.stores[k];
-      if (toMemory)
+      if (toMemory && deferred_ && k_.buffers.count(s.buffer))
+        deferred_->push_back({&e, &s, valuesAndMasks[k].first});
+      if (toMemory && !deferred_)
         e.store(s, valuesAndMasks[k].first, valuesAndMasks[k].second);
       else
         e.forward(s.buffer, e.simplified(s.index), valuesAndMasks[k].first);
@@ -351,6 +384,13 @@ private:
   Val innerMask_;
   /// Of the block of the last inner dimension that is being emitted.
   Val blockStart_;
+  /// Stores of the unrolled phase that is being emitted, which wait for its end.
+  struct DeferredStore {
+    Emitter *at;
+    const loops::Store *store;
+    Val value;
+  };
+  std::vector<DeferredStore> *deferred_ = nullptr;
   /// Arg reductions compare by places in the block.
   bool positionsInBlock_ = false;
 };
