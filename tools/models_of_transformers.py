@@ -130,7 +130,7 @@ PARTS = dict(qk_nope_head_dim=16, qk_rope_head_dim=16, v_head_dim=16, num_key_va
 GIVEN = {
     "nemotron": dict(head_dim=16), "axk1": dict(num_key_value_heads=4), "axk2": dict(num_key_value_heads=4), "deepseek_v32": dict(num_key_value_heads=4), "deepseek_v2": dict(num_key_value_heads=4),
     "deepseek_v3": dict(num_key_value_heads=4), "codegen": dict(rotary_dim=8), "gptj": dict(rotary_dim=8), "dots1": dict(n_shared_experts=1),
-    "ernie4_5_moe": dict(moe_k=2), "esm": dict(vocab_size=1000), "esmc": dict(num_key_value_heads=4), "lilt": dict(hidden_size=96),
+    "ernie4_5_moe": dict(moe_k=2), "esm": dict(vocab_size=1000), "esmc": dict(num_key_value_heads=4), "xmod": dict(default_language="en_XX"), "lilt": dict(hidden_size=96),
     "flaubert": dict(emb_dim=64, n_words=1000), "xlm": dict(emb_dim=64, n_words=1000), "funnel": dict(block_sizes=[1, 1, 1], d_head=16, model="FunnelModel"),
     "luke": dict(entity_vocab_size=1000, entity_emb_size=64),
     "convnext": dict(patch_size=4), "convnextv2": dict(patch_size=4), "donut-swin": SWIN, "maskformer-swin": SWIN, "swin": SWIN | dict(window_size=4), "swinv2": SWIN | dict(window_size=4),
@@ -150,7 +150,7 @@ DECODERS = """
     afmoe apertus arcee aria_text axk2 bailing_hybrid bert-generation biogpt bitnet bamba codegen cohere cohere2 cohere2_moe cpmant ctrl cwm deepseek_v3
     deepseek_v32 deepseek_v4 diffllama doge ernie4_5 exaone exaone4 exaone_moe falcon falcon_h1 falcon_mamba flex_olmo flint gemma gemma2 gemma3_text glm glm4
     glm4_moe glm4_moe_lite glm_moe_dsa gpt2 gpt_bigcode gpt_neo gpt_neox gpt_neox_japanese gpt_oss gptj granite granite_swa granitemoe granitemoe_swa
-    granitemoehybrid granitemoeshared helium hrm_text hunyuan_v1_dense hunyuan_v1_moe hy_v3 hy_v4 hyperclovax internlm3 iquestcoder jais2 jamba jetmoe
+    granitemoehybrid granitemoeshared helium hrm_text hy_v3 hy_v4 hyperclovax internlm3 iquestcoder jais2 jamba jetmoe
     kolibri1 laguna lara_mini lfm2 lfm3 llama llama4_text mamba mellum mimo_v2_flash minicpm3 minimax minimax_m2 ministral ministral3 mistral mixtral
     modernbert-decoder mpt nanochat nemotron nemotron_h olmo olmo2 olmo3 olmo_hybrid olmoe openai-gpt opt persimmon phi phi3 phimoe qwen2 qwen2_moe
     qwen3 qwen3_5_text qwen3_5_moe_text qwen3_moe qwen3_next qwen4_exp_text recurrent_gemma rwkv sarvam_mla sarvam_moe seed_oss smollm3 solar_open
