@@ -548,6 +548,13 @@ def points(least, most, count=24):
     return torch.stack([torch.linspace(a, b, count, dtype=torch.float64) for a, b in zip(least, most)])
 
 
+def drawn_without_generators(x):
+    """The overloads that take a generator and are given none: what is known of their numbers."""
+    u, z, n = torch.rand(4000, generator=None), torch.randn(2, 2000, generator=None, dtype=x.dtype), torch.randint(-2, 5, (4000,), generator=None)
+    return ((u.mean() - 0.5).abs() < 0.05, u.amin() >= 0, u.amax() < 1, z.mean().abs() < 0.1, (z.std() - 1).abs() < 0.1, n.amin(), n.amax(),
+            torch.randint(9, (5, 3), generator=None) < 9, torch.randperm(50, generator=None).sort().values, x * 2)
+
+
 def sampling():
     s = torch.special
     rates = torch.tensor([0.3, 4.0, 9.99, 10.0, 31.0, 1e3, 1e6])
@@ -578,6 +585,7 @@ def sampling():
         c("dirichlet", drawn_dirichlet, of, x[places + 1].expand(4, -1).contiguous(), dirichlet[:, places], **once),
         c("in_branch", drawn_in_branch, rates[:4], up_to[:4], poisson[:4], torch.tensor(1), more=[(rates[:4], up_to[:4], poisson[:4], torch.tensor(0))], **once),
         c("edges", drawn_edges, torch.tensor([0.5, 3.0, 20.0]), torch.tensor([0.0, 3.0, 1e4]), **once),
+        c("without_generators", drawn_without_generators, "f32 3", **once),
     ]
 
 

@@ -161,11 +161,12 @@ static Tensors randomRelu(OpCall &o) {
 
 void addRandom(OpTable &t) {
   t.add("rrelu.default rrelu_with_noise.default rrelu_with_noise_functional.default", randomRelu);
-  t.add("rand.default rand_like.default uniform.default", [](OpCall &o) -> Tensors {
+  // A program cannot hold a generator: the overloads that take one have none.
+  t.add("rand.default rand.generator rand_like.default rand_like.generator uniform.default", [](OpCall &o) -> Tensors {
     double from = o.number("from", 0), to = o.number("to", 1);
     return {uniformLike(o, o.out().dtype, [=](Val u) { return u * (to - from) + from; })};
   });
-  t.add("randn.default randn_like.default normal_functional.default", [](OpCall &o) -> Tensors {
+  t.add("randn.default randn.generator randn_like.default randn_like.generator normal_functional.default", [](OpCall &o) -> Tensors {
     // The variance of complex numbers is that of both parts.
     const double mean = o.number("mean", 0), std = o.number("std", 1) * (o.ofPart() ? std::numbers::sqrt2 / 2 : 1);
     return {normalOf(o, o.out().dtype, [=](Val z) { return z * std + mean; })};
@@ -194,12 +195,14 @@ void addRandom(OpTable &t) {
     return {uniformLike(o, o.out().dtype,
                         [p](Val u) { return un(OpKind::Floor, un(OpKind::Log1p, -u) / std::log1p(-p)) + 1.0; })};
   });
-  t.add("randint.default randint.low randint_like.default randint_like.low_dtype", integers);
+  t.add("randint.default randint.generator randint.low randint.low_generator randint_like.default randint_like.generator "
+        "randint_like.low_dtype randint_like.low_generator_dtype",
+        integers);
   t.add("bernoulli.default bernoulli.p bernoulli.Tensor", bernoulli);
   t.add("dropout.default native_dropout.default feature_dropout.default alpha_dropout.default "
         "feature_alpha_dropout.default",
         dropout);
-  t.add("randperm.default", [](OpCall &o) -> Tensors {
+  t.add("randperm.default randperm.generator", [](OpCall &o) -> Tensors {
     Tensor keys = draw(o, o.out().sizes, DType::I64, kWords, [](BodyBuilder &b, const Draw &d, const Index &) {
       return b.cast(b.random(OpKind::RandU32, d.seed, d.counter, d.word), DType::I64);
     });
