@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """PyTorch's own tests with Neso in place of Inductor: what torch.compile and AOTInductor are asked there, asked of Neso.
 
-    tools/pytorch_tests.py BUILD OUT.json TESTS/inductor/test_aot_inductor.py [--only REGEX] [--procs 2] [--limit 120] [--not-compiled]
+    tools/pytorch_tests.py BUILD OUT.json TESTS/inductor/test_aot_inductor.py [--only REGEX] [--procs 2] [--limit 120] [--every N] [--without-gpu]
 
 TESTS is the folder `test` of PyTorch's sources, best of the version of the torch that is installed (Debian's source packages have it). Needs
 torch, pytest, pytest-timeout, pytest-xdist and parameterized. Two things are put in Inductor's place, nothing else of the tests changes:
 - torch._inductor.aoti_compile_and_package and torch._inductor.aot_compile write archives by `neso compile --format aoti`, which torch's own loader runs;
 - torch._inductor.compile_fx.compile_fx and the back end "inductor" are those of `neso.torch`.
+What a torch of another version has renamed is bridged: names that moved are put where the tests import them, `skipOps` takes the older arguments too. Tests of which Inductor is
+expected to fail (`skipOps`) are asked to pass. With --without-gpu, tests for the CPU run that are marked as wanting a GPU (those of operators in test_torchinductor_opinfo.py).
 Each test ends as passed, failed or skipped; of a failure OUT.json has the message, the end of its text, and by which of `classes` it is counted: what tests Inductor's own
 code (generated C++, its counters, its options) is apart from what a user could see."""
 import argparse
@@ -120,6 +122,23 @@ def _bridge(folder):
                     setattr(module, name, next(elsewhere, None) or gone(f"{node.module}.{name}"))
 
 
+def _skip_ops():
+    """torch.testing's skipOps, also as it was called before it moved: with the names of the class and the test first."""
+    from torch.testing._internal import common_device_type, common_methods_invocations
+    present = common_device_type.skipOps
+
+    def expects_failure(spec):
+        return spec.expected_failure if hasattr(spec, "expected_failure") else len(spec) == 5 and spec[4]
+
+    def skip_ops(*args):
+        return present([spec for spec in args[-1] if not expects_failure(spec)])
+    common_device_type.skipOps = common_methods_invocations.skipOps = skip_ops
+
+
+def pytest_collection_modifyitems(items):
+    items[:] = items[::int(os.environ.get("NESO_PYTORCH_EVERY", 1))]
+
+
 def pytest_configure(config):
     import neso.torch
     import torch
@@ -131,6 +150,10 @@ def pytest_configure(config):
     def compile_fx(model, example_inputs, *args, **kwargs):
         return neso.torch.backend(model, example_inputs)
 
+    _skip_ops()
+    if os.environ.get("NESO_PYTORCH_WITHOUT_GPU"):
+        import torch.testing._internal.triton_utils as marks
+        marks.requires_gpu_and_triton = marks.requires_gpu = lambda test: test
     _bridge(Path(os.environ["NESO_PYTORCH_TESTS"]))
     torch._inductor.aoti_compile_and_package = _compile_and_package
     torch._inductor.aot_compile = _aot_compile
@@ -165,6 +188,8 @@ def main():
     parser.add_argument("--only", default="", help="pytest's -k")
     parser.add_argument("--procs", type=int, default=2)
     parser.add_argument("--limit", type=int, default=120, help="seconds a test")
+    parser.add_argument("--every", type=int, default=1, help="only every N-th test, of which --only then takes some")
+    parser.add_argument("--without-gpu", action="store_true", help="run on the CPU what is marked as wanting a GPU")
     args = parser.parse_args()
     folder = Path(args.build).resolve() / "python"
     rows = {}
@@ -173,7 +198,8 @@ def main():
         with tempfile.TemporaryDirectory() as work:
             report = Path(work) / "report.xml"
             environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), str(Path(__file__).resolve().parent), str(file.parent), str(file.parent.parent)]),
-                                        "NESO_PYTORCH_TESTS": str(file.parent), "TORCHINDUCTOR_CACHE_DIR": work, "PYTORCH_TEST_WITH_SLOW": "0"}
+                                        "NESO_PYTORCH_TESTS": str(file.parent), "TORCHINDUCTOR_CACHE_DIR": work, "PYTORCH_TEST_WITH_SLOW": "0",
+                                        "NESO_PYTORCH_EVERY": str(args.every), "NESO_PYTORCH_WITHOUT_GPU": "1" if args.without_gpu else ""}
             command = [sys.executable, "-m", "pytest", "-q", "-p", "pytorch_tests", "-p", "no:cacheprovider", "--noconftest", "-n", str(args.procs), f"--timeout={args.limit}", f"--junitxml={report}",
                        "-o", "junit_family=xunit1", str(file), *(["-k", args.only] if args.only else [])]
             subprocess.run(command, env=environment, cwd=work, stdout=subprocess.DEVNULL if not os.environ.get("VERBOSE") else None)

@@ -20,6 +20,7 @@
 #include "frontend/pt2/read.h"
 #include "ir/graph/graph.h"
 #include "ir/graph/parse.h"
+#include "ir/graph/passes/autocast.h"
 #include "ir/graph/passes/functionalize.h"
 #include "ir/graph/passes/simplify.h"
 #include "ir/graph/verify.h"
@@ -187,6 +188,7 @@ private:
     if (!kernels) return kernels.takeError();
     userKernels_ = std::move(*kernels);
     mark("user kernels");
+    graph::writeOutAutocast(*model);
     // Values instead of memory: in-place operators and views of what they change disappear.
     if (Status s = graph::functionalize(*model); !s) return s.takeError();
     // Size arithmetic becomes expressions; what changes nothing, repeats or is unused goes before anything looks at it.

@@ -77,7 +77,7 @@ Offset<fbs::Output> PlanWriter::output(size_t number, const plan::CallerOutput &
     const int32_t buffer = own ? rows_.buffer(given.buffer) : rows_.copiedOutputs.at(given.output);
     return fbs::CreateOutput(rows_.fb, name, fbs::OutputKind::Tensor, dtypeOf(out.dtype), buffer,
                              rows_.slots(out.sizes), isStrided(out.sizes, out.strides) ? rows_.slots(out.strides) : 0,
-                             own ? rows_.offsetSlot(out.offset) : -1, -1, given.late);
+                             own ? rows_.offsetSlot(out.offset) : -1, -1, given.late, 0, out.kind == Kind::Float);
   }
   if (out.kind == Kind::Text)
     return fbs::CreateOutput(rows_.fb, name, fbs::OutputKind::None, fbs::DType::Bool, -1, 0, 0, -1, -1, false, rows_.fb.CreateString(out.text));

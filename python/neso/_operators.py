@@ -58,15 +58,24 @@ def _tensors(torch, results):
     return [r for r in torch.utils._pytree.tree_leaves(results) if isinstance(r, torch.Tensor)]
 
 
+def _values(torch, results, count):
+    """The results that the model takes, numbers among them as tensors of one element; those that the export fixed are none of them."""
+    numbers = {bool: torch.bool, int: torch.int64, float: torch.float64}
+    values = [torch.tensor(r, dtype=numbers[type(r)]) if type(r) in numbers else r for r in torch.utils._pytree.tree_leaves(results)]
+    values = [v for v in values if isinstance(v, torch.Tensor)]
+    return values if len(values) == count else _tensors(torch, results)
+
+
 def _call(torch, op, arguments, outputs, asked, stream):
     keywords = _keywords(torch, arguments)
     key, results = getattr(_waiting, "results", (None, None))
     _waiting.results = None, None
     with _where(torch, stream):
         if results is None or key != _key(op, torch, keywords):
-            results = _tensors(torch, op(**keywords))
+            results = op(**keywords)
+        results = _values(torch, results, len(outputs))
         if len(results) != len(outputs):
-            raise RuntimeError(f"{op} gave {len(results)} tensors, the model was exported with {len(outputs)}")
+            raise RuntimeError(f"{op} gave {len(results)} results, the model was exported with {len(outputs)}")
         for result, output in zip(results, outputs):
             if result.shape != output.shape or result.dtype != output.dtype:
                 raise RuntimeError(f"{op} gave {result.dtype} {list(result.shape)} where the model was exported with {output.dtype} {list(output.shape)}")
@@ -76,6 +85,7 @@ def _call(torch, op, arguments, outputs, asked, stream):
 def _sizes(torch, op, arguments, outputs, asked, stream):
     keywords = _keywords(torch, arguments)
     with _where(torch, stream):
-        results = _tensors(torch, op(**keywords))
-        outputs[0].copy_(torch.tensor([results[r].shape[d] for r, d in asked], dtype=torch.int64))
+        results = op(**keywords)
+        tensors = _tensors(torch, results)
+        outputs[0].copy_(torch.tensor([tensors[r].shape[d] for r, d in asked], dtype=torch.int64))
     _waiting.results = _key(op, torch, keywords), results

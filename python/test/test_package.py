@@ -172,6 +172,47 @@ def test_results_without_tensor_arguments_are_of_torch_where_it_is_loaded():
     assert type(as_asked) is np.ndarray
 
 
+def test_numbers_that_a_run_computes_are_pythons():
+    class Numbers(torch.nn.Module):
+        def forward(self, x):
+            total = x.sum().item()
+            return x * 2, total, {"twice": total * 2}, x.shape[0], 1.5
+
+    model = Numbers()
+    for x in (torch.arange(4.), torch.arange(4.).double()):
+        ours = neso.compile(torch.export.export(model, (x,))).load()
+        assert [v.kind for v in ours.outputs] == ["tensor", "float", "float", "int", "float"]
+        for given in (x, x + 1):
+            doubled, *numbers = ours(given)
+            torch.testing.assert_close(doubled, given * 2)
+            assert repr(numbers) == repr(list(model(given)[1:]))
+    only = neso.compile(torch.export.export(function(lambda x: x.sum().item()), (torch.arange(4.),))).load()
+    assert repr(only(torch.arange(4.))) == "6.0"
+
+
+def test_results_that_are_absent_are_none():
+    """torch describes the weights that are not wanted as an empty tensor, and eager gives None."""
+    def attend(need, used=False):
+        class Attention(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.m = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+
+            def forward(self, x):
+                m = self.m
+                y, weights = torch._native_multi_head_attention(x, x, x, 8, 2, m.in_proj_weight, m.in_proj_bias, m.out_proj.weight, m.out_proj.bias, None, need)
+                return (y, weights + 1) if used else (y, weights)
+        return Attention().eval()
+
+    x = torch.randn(2, 5, 8)
+    with torch.no_grad():
+        for need in (False, True):
+            model = attend(need)
+            torch.testing.assert_close(neso.compile(torch.export.export(model, (x,))).load()(x), model(x))
+        with pytest.raises(neso.CompileError, match="is not computed here"):
+            neso.compile(torch.export.export(attend(False, used=True), (x,)))
+
+
 @pytest.mark.parametrize("strict", [False, True])
 def test_autocast_in_an_exported_program(strict):
     """Its casts are written out before the program is saved."""
@@ -189,6 +230,29 @@ def test_autocast_in_an_exported_program(strict):
     got, wanted = neso.compile(torch.export.export(model, args, strict=strict)).load()(*args), model(*args)
     assert [t.dtype for t in got] == [torch.bfloat16, torch.float32]
     torch.testing.assert_close(got, tuple(t.detach() for t in wanted))
+
+
+def test_autocast_in_a_file(tmp_path):
+    """The compiler writes the casts out where a .pt2 comes as it was exported: by the operators' lists, and not where a region turns it off."""
+    class Cast(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.norm = torch.nn.Linear(4, 4), torch.nn.LayerNorm(4)
+
+        def forward(self, x, y):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                z = self.norm(self.inner(x) @ y)
+                both = torch.cat([z, x.bfloat16()]), torch.cat([x, z])
+                wide = (x.double() @ y.double(), torch.nn.functional.mse_loss(z, x.bfloat16()), x.exp() + z, torch.linalg.inv(y.bfloat16()))
+            with torch.autocast("cpu", enabled=False):
+                exact = x @ y
+            return both, wide, exact, x @ y
+
+    model, args = Cast(), (torch.randn(2, 4), torch.randn(4, 4) + 4 * torch.eye(4))
+    torch.export.save(torch.export.export(model, args), tmp_path / "cast.pt2")
+    ours = neso.compile(tmp_path / "cast.pt2").load()
+    got, wanted = (torch.utils._pytree.tree_leaves(m(*args)) for m in (ours, model))
+    torch.testing.assert_close(got, [t.detach() for t in wanted])
 
 
 def test_strides_are_the_callers(mlp):
@@ -332,6 +396,22 @@ def test_operators_that_torch_has_registered():
     made.register_fake(lambda x, device, dtype: torch.empty(x.shape, device=device, dtype=dtype))
     model = neso.compile(function(lambda x: torch.ops.neso_python_test.made(x, torch.device("cpu"), torch.float64)), (torch.ones(3),)).load()
     torch.testing.assert_close(model(torch.ones(3)), torch.full((3,), 3.0, dtype=torch.float64))
+
+    @torch.library.custom_op("neso_python_test::number", mutates_args=())
+    def number(x: torch.Tensor) -> int:
+        return int(x.sum())
+
+    number.register_fake(lambda x: torch.library.get_ctx().new_dynamic_size())
+
+    def of_numbers(x):
+        n = torch.ops.neso_python_test.number(x)
+        return torch.arange(n), n + x.shape[0], x * n, torch.ops.neso_python_test.number(x + 1)
+
+    model = neso.compile(function(of_numbers), (torch.arange(4.),), dynamic_shapes=(({0: torch.export.Dim.DYNAMIC},),)).load()
+    for x in (torch.arange(4.), torch.arange(6.) + 5):
+        got, wanted = model(x), of_numbers(x)
+        torch.testing.assert_close(got[::2], wanted[::2])
+        assert repr(got[1::2]) == repr(wanted[1::2])
 
     @torch.library.custom_op("neso_python_test::refuses", mutates_args=())
     def refuses(x: torch.Tensor) -> torch.Tensor:

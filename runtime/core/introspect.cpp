@@ -50,7 +50,7 @@ neso_status neso_model_output(const neso_model *m, int32_t index, neso_value_inf
   const plan_output &o = m->plan.outputs[index];
   static const neso_value_kind kinds[] = {NESO_VALUE_TENSOR, NESO_VALUE_INT, NESO_VALUE_FLOAT, NESO_VALUE_BOOL,
                                           NESO_VALUE_NONE};
-  *out = {o.name, o.text ? NESO_VALUE_TEXT : kinds[int(o.kind)], neso_dtype(o.dtype), o.dims.size, m->dims.data() + m->output_dims[index], 0, 0};
+  *out = {o.name, o.text ? NESO_VALUE_TEXT : o.number ? NESO_VALUE_FLOAT : kinds[int(o.kind)], neso_dtype(o.dtype), o.dims.size, m->dims.data() + m->output_dims[index], 0, 0};
   return NESO_OK;
 }
 

@@ -85,7 +85,7 @@ neso_status binding::size_output(int32_t index, neso_tensor *given) {
   int64_t extent = element_extent(bound.sizes, bound.strides, out.dims.size);
   if (extent < 0) return fail(NESO_SIZE_INVALID, "output %d ('%s') would have impossible strides", index, out.name);
   const bool open = !given->data || given->data == bound.last_given;
-  if (open && options_->output && out.kind == fbs::OutputKind::Tensor) NESO_TRY(ask_for_output(index, given));
+  if (open && options_->output && out.kind == fbs::OutputKind::Tensor && !out.number) NESO_TRY(ask_for_output(index, given));
   bool given_memory = given->data && given->data != bound.last_given;
   bound.to_caller = given_memory;
   bound.fetched = on_host(*given) && !here(*given);

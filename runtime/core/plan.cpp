@@ -173,7 +173,7 @@ neso_status plan::read_outputs() {
     plan_output &out = outputs[i];
     out = {text(row->name()),       row->kind(),   row->dtype(), row->buffer(), numbers(row->dims()),
            numbers(row->strides()), row->offset(), row->slot(),  row->late(),
-           row->text() ? text(row->text()) : nullptr};
+           row->text() ? text(row->text()) : nullptr, row->number()};
     if (!known(out.kind, fbs::OutputKind::MAX) || !known(out.dtype, fbs::DType::MAX))
       return fail(NESO_PACKAGE_MALFORMED, "output %zu has an unknown kind or dtype", i);
     if (out.dims.size > kMaxRank) return fail(NESO_PACKAGE_MALFORMED, "output %zu has %d dimensions", i, out.dims.size);
@@ -182,6 +182,8 @@ neso_status plan::read_outputs() {
     NESO_TRY(slots(out.dims, "an output"));
     NESO_TRY(slots(out.strides, "an output's strides"));
     NESO_TRY(slot_or_none(out.offset, "an output"));
+    if (out.number && (out.kind != fbs::OutputKind::Tensor || out.dims.size > 0 || out.dtype != fbs::DType::F64))
+      return fail(NESO_PACKAGE_MALFORMED, "output %zu is a number and no tensor of one f64", i);
     if (out.kind == fbs::OutputKind::Tensor)
       NESO_TRY(buffer(out.buffer, "an output"));
     else if (out.kind != fbs::OutputKind::None)

@@ -44,6 +44,7 @@ struct plan_output {
   int32_t offset, slot;
   bool late;
   const char *text; // of a result that is a string; NULL: it is none
+  bool number;      // a tensor of one element that callers know as a number
 };
 
 /// Elements put into another order, as fbs::ElementOrder says.

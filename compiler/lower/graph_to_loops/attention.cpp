@@ -290,7 +290,10 @@ static Tensors multiHeadOp(OpCall &o) {
   const Tensor q = o.t("query"), k = o.t("key"), v = o.t("value");
   const std::optional<Heads> layer = headsOf(o, q, "num_head");
   if (!layer) return {};
-  if (!o.flag("need_weights", true)) return {multiHead(q, k, v, *layer, nullptr), {}};
+  if (!o.flag("need_weights", true)) {
+    o.makeNone(1);
+    return {multiHead(q, k, v, *layer, nullptr), {}};
+  }
   Tensor weights;
   const Tensor y = multiHead(q, k, v, *layer, &weights);
   return {y, o.flag("average_attn_weights", true) ? mean(weights, {1}, false, weights.dtype()) : weights};

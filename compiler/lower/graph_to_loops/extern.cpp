@@ -271,9 +271,28 @@ std::string nameOfArgument(const graph::Node &node, size_t i) { return i < node.
 
 } // namespace
 
+/// The dtype of the tensor of one element in which an operator gives a number; of other values none.
+static std::optional<DType> dtypeOfNumber(const graph::Value &v) {
+  switch (v.kind) {
+  case graph::Value::Kind::SymInt: return DType::I64;
+  case graph::Value::Kind::SymFloat: return DType::F64;
+  case graph::Value::Kind::SymBool: return DType::Bool;
+  default: return std::nullopt;
+  }
+}
+
 /// Gives a result of the call memory of its own; empty if that can be, else why not.
 std::string ModelLowering::externResult(const graph::Value &v, ValueId id, ExternSpec &spec, Values &values) {
-  if (v.kind != graph::Value::Kind::Tensor) return fmt::format("result '{}' is no tensor, and an operator of the caller's gives only those", v.name);
+  if (const std::optional<DType> number = dtypeOfNumber(v)) {
+    if (v.kind != graph::Value::Kind::SymFloat && !v.expr.valid()) return fmt::format("the model has no name for its result '{}'", v.name);
+    graph::TensorType type;
+    type.dtype = *number;
+    const Strided w = UserKernels::freshCopy(ctx_, nullptr, type);
+    spec.outputs.push_back({w.buffer, w.dtype, {}, {}, 0, false});
+    values[id.value] = Tensor::strided(ctx_, *number, {}, w);
+    return "";
+  }
+  if (v.kind != graph::Value::Kind::Tensor) return fmt::format("result '{}' is neither a tensor nor a number, and an operator of the caller's gives only those", v.name);
   if (isComplex(v.type.dtype)) return fmt::format("result '{}' is complex, which an operator of the caller's does not give", v.name);
   if (isNew(v)) return fmt::format("the size of its result '{}' depends on the data in a way that is not one of its dimensions", v.name);
   graph::TensorType type = v.type;
@@ -388,6 +407,9 @@ bool ModelLowering::lowerExtern(const graph::Graph &g, const graph::Node &node, 
   const std::string op = spec.op;
   ctx_.addNode(std::move(spec));
   call.requireUnchanged(op);
+  for (ValueId id : own)
+    if (const auto it = id.valid() ? values.find(id.value) : values.end(); it != values.end() && g.value(id).expr.valid() && dtypeOfNumber(g.value(id)))
+      ctx_.define(it->second, g.value(id).expr);
   return true;
 }
 

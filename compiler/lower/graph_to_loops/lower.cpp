@@ -295,6 +295,8 @@ void ModelLowering::lowerOperator(const graph::Graph &g, const graph::Node &node
       values[outs[k].value] = resultOf(g, node, k, outs[k], results[k]);
     else if (call.failed())
       values[outs[k].value] = standIn(v);
+    else if (call.isNone(k) && onlyReturned(g, outs[k]))
+      continue; // addOutputs says None of what has no elements
     else if (v.kind == graph::Value::Kind::Tensor && here().uses[outs[k].value] > 0) {
       report(makeDiag(diag::OpRefused, node.loc, node.target, fmt::format("its result {} ('{}') is not computed here", k, v.name)));
       values[outs[k].value] = standIn(v);
@@ -302,6 +304,14 @@ void ModelLowering::lowerOperator(const graph::Graph &g, const graph::Node &node
   }
   // What turned out only where its elements were asked for.
   if (const std::string why = ctx_.takeRefusal(); !why.empty() && !call.failed()) report(makeDiag(diag::OpRefused, node.loc, node.target, why));
+}
+
+/// Whether the model gives the value to its caller and computes nothing of it.
+bool ModelLowering::onlyReturned(const graph::Graph &g, ValueId id) {
+  if (&g != &model_.graph) return false;
+  const auto uses = here().uses.find(id.value);
+  const auto returned = std::count_if(g.outputs.begin(), g.outputs.end(), [&](const graph::Argument &a) { const ValueId *out = std::get_if<ValueId>(&a); return out && *out == id; });
+  return uses != here().uses.end() && static_cast<int64_t>(uses->second) == returned;
 }
 
 /// Result k of an operator as the rest of the model reads it, once it is what the model says.

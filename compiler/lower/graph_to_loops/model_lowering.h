@@ -69,6 +69,7 @@ private:
   void lowerOperatorOfCaller(const graph::Graph &g, const graph::Node &node, Values &values);
   void lowerLaunch(const graph::Graph &g, const graph::Node &node, Values &values);
   void lowerOperator(const graph::Graph &g, const graph::Node &node, const OpRow &row, Values &values);
+  bool onlyReturned(const graph::Graph &g, graph::ValueId id);
   Tensor resultOf(const graph::Graph &g, const graph::Node &node, size_t k, graph::ValueId id, const Tensor &result);
   std::string checkType(const graph::Node &node, size_t k, const graph::Value &v, const Tensor &x);
   Tensor standIn(const graph::Value &v);

@@ -4,6 +4,7 @@
 // out) and returns one Tensor for each tensor result. What it cannot do it refuses with fail(): the call is then
 // reported, with all others of the model.
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -84,6 +85,9 @@ public:
   void assume(Expr condition) { assumed_.push_back(condition); }
   void assumeEqual(Expr a, Expr b);
   const std::vector<Expr> &assumed() const { return assumed_; }
+  /// Result k is None in eager PyTorch, though the model describes a tensor.
+  void makeNone(size_t k) { none_.push_back(k); }
+  bool isNone(size_t k) const { return std::find(none_.begin(), none_.end(), k) != none_.end(); }
 
   /// Whether the call is for one part of complex operands (OnComplex::Parts), which then are real ones.
   bool ofPart() const { return part_ != Part::Whole; }
@@ -116,6 +120,7 @@ private:
   bool failed_ = false;
   std::string reason_;
   std::vector<Expr> assumed_;
+  std::vector<size_t> none_;
 };
 
 class OpTable {

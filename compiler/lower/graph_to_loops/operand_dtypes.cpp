@@ -1,8 +1,6 @@
 #include "lower/graph_to_loops/operand_dtypes.h"
 
 #include <algorithm>
-#include <functional>
-#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
