@@ -769,7 +769,8 @@ int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, const Pipeli
     if (plan.rotated && inShared) guardMasks(plan.loop);
     rewriteFed(plan, warps);
   }
-  return int(plans.size()) + (once.empty() ? 0 : 1);
+  const int staged = stageOperands(function, chip, warps);
+  return int(plans.size()) + (once.empty() && !staged ? 0 : 1);
 }
 
 } // namespace neso::nvidia
