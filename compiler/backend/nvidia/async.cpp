@@ -49,17 +49,15 @@ void Emitter::emitAsyncCopy(mlir::Operation *op) {
   const int64_t bytes = groups.width * bytesOf(element);
   if (bytes < 4) return fail(op, "an asynchronous copy of less than 4 bytes");
   // 16 bytes pass by the first-level cache: what is in shared memory need not be there too.
-  const llvm::Intrinsic::ID id = bytes == 16  ? llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16_s
-                                 : bytes == 8 ? llvm::Intrinsic::nvvm_cp_async_ca_shared_global_8_s
-                                              : llvm::Intrinsic::nvvm_cp_async_ca_shared_global_4_s;
+  const std::string text = std::string(bytes == 16 ? "cp.async.cg" : "cp.async.ca") + ".shared.global [$0], [$1], " + std::to_string(bytes) + ", $2;";
   llvm::SmallVector<std::pair<Value *, Value *>, 16> sources;
   for (const auto &group : groups.registers)
     sources.emplace_back(this->element(copy.getPtr(), group[0]), this->element(copy.getMask(), group[0]));
   auto addresses = std::make_shared<SharedAddresses>(block_, to, *layout->invertAndCompose(to.layout));
-  auto copy1 = [this, id, bytes, addresses](uint64_t reg, Value *from, Value *mask) {
-    // No byte is read for a masked element, and zeros are written.
-    Value *size = b.CreateSelect(mask, b.getInt32(static_cast<uint32_t>(bytes)), b.getInt32(0));
-    b.CreateIntrinsic(id, {addresses->of(reg), from, size});
+  // Of a masked element no byte is read, and zeros are written. The instruction has a predicate for that; asked for by a size of 0, which is what
+  // the intrinsic has, it is compared anew for each copy.
+  auto copy1 = [this, text, addresses](uint64_t reg, Value *from, Value *mask) {
+    statement(text, {b.CreatePtrToInt(addresses->of(reg), b.getInt32Ty()), from, b.CreateNot(mask)});
   };
   Value *owns = ownsElements(block_, *layout);
   const bool defer = !owns && productFollows(op);
@@ -115,13 +113,18 @@ void Emitter::emitAsyncWait(mlir::Operation *op) {
 void Emitter::emitLocalLoad(mlir::Operation *op) {
   auto load = llvm::cast<ttg::LocalLoadOp>(op);
   SharedTile from = slotOf(load.getRing(), load.getSlot());
+  LayoutRef layout = layoutOf(load.getResult());
   if (load.getOffsets()) {
     define(load.getResult(), loadPart(load, from));
     return;
   }
   loaded_[load.getResult()] = from;
-  if (!isReadByProductsAlone(load, chip_, block_.warps))
-    define(load.getResult(), loadShared(block_, from, *layoutOf(load.getResult())));
+  if (isReadByProductsAlone(load, chip_, block_.warps)) return;
+  // Where it lies as an operand of a product, arithmetic is done there.
+  if (std::optional<Tile> inMatrices = loadMatrices(block_, from, *layout))
+    define(load.getResult(), *inMatrices);
+  else
+    define(load.getResult(), loadShared(block_, from, *layout));
 }
 
 Tile Emitter::loadPart(ttg::LocalLoadOp load, SharedTile from) {
@@ -133,13 +136,7 @@ Tile Emitter::loadPart(ttg::LocalLoadOp load, SharedTile from) {
   for (const LinearLayout::In &in : offsets.ins())
     for (size_t bit = 0; bit < in.bases.size(); ++bit)
       if (index >> (from.layout.out(in.name).shift + static_cast<int>(bit)) & 1) from.flip ^= in.bases[bit];
-  LayoutRef layout = layoutOf(load.getResult());
-  MatrixLoader loader(block_, from, *layout, -1);
-  const int count = static_cast<int>(layout->inSize(kRegister));
-  const int64_t perWord = 4 / sharedBytes(from.element);
-  Registers words;
-  for (int64_t i = 0; i < count / perWord; ++i) words.push_back(loader.word(static_cast<int>(i)));
-  return {*layout, fromWords(b, words, from.element, count)};
+  return MatrixLoader(block_, from, *layoutOf(load.getResult()), -1).tile();
 }
 
 const DotPlan &Emitter::planOf(tt::DotOp dot) {

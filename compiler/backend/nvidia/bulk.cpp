@@ -11,7 +11,7 @@ Value *Emitter::statement(const std::string &text, llvm::ArrayRef<Value *> opera
   std::string constraints = result ? "=r," : "";
   for (Value *operand : operands) {
     types.push_back(operand->getType());
-    constraints += operand->getType()->isIntegerTy(32) ? "r," : "l,";
+    constraints += operand->getType()->isIntegerTy(1) ? "b," : operand->getType()->isIntegerTy(32) ? "r," : "l,";
   }
   llvm::FunctionType *type = llvm::FunctionType::get(result ? result : b.getVoidTy(), types, false);
   return b.CreateCall(llvm::InlineAsm::get(type, text, constraints + "~{memory}", /*hasSideEffects=*/true), operands);

@@ -9,7 +9,7 @@
 namespace neso::nvidia {
 
 MatrixLoader::MatrixLoader(BlockContext &block, const SharedTile &from, const LinearLayout &wanted, int togetherBit)
-    : block_(block), b_(block.b), from_(from), togetherBit_(togetherBit) {
+    : block_(block), b_(block.b), from_(from), wanted_(wanted), togetherBit_(togetherBit) {
   LinearLayout whole = wanted;
   for (const auto &[dim, size] : from.layout.outSizes()) whole = whole.resizeOut(dim, size);
   std::optional<LinearLayout> map = whole.invertAndCompose(from.layout);
@@ -33,6 +33,7 @@ MatrixLoader::MatrixLoader(BlockContext &block, const SharedTile &from, const Li
 bool MatrixLoader::planMatrices(bool transposed) {
   const std::vector<uint64_t> &registers = map_.in(kRegister).bases, &lanes = map_.in(kLane).bases;
   if (transposed && wordBits_ != 1) return false;
+  if (registers.size() < size_t(wordBits_) || lanes.size() != 5) return false;
   std::vector<uint64_t> inRow, rows;
   if (transposed) {
     inRow = {lanes[2], lanes[3], lanes[4]};
@@ -77,6 +78,20 @@ llvm::Value *MatrixLoader::word(int number) {
       loadMatrices(number);
   }
   return words_[size_t(number)];
+}
+
+Tile MatrixLoader::tile() {
+  const int count = int(wanted_.inSize(kRegister));
+  Registers words;
+  for (int i = 0; i < count >> wordBits_; ++i) words.push_back(word(i));
+  return {wanted_, fromWords(b_, words, from_.element, count)};
+}
+
+std::optional<Tile> loadMatrices(BlockContext &block, const SharedTile &from, const LinearLayout &wanted) {
+  // Words have 32 bits.
+  if (sharedBytes(from.element) > 4) return std::nullopt;
+  MatrixLoader loader(block, from, wanted, -1);
+  return loader.hasMatrices() ? std::optional(loader.tile()) : std::nullopt;
 }
 
 void MatrixLoader::loadMatrices(int number) {

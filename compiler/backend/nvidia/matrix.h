@@ -16,6 +16,10 @@ public:
   MatrixLoader(BlockContext &block, const SharedTile &from, const LinearLayout &wanted, int togetherBit);
   /// Registers number * perWord … of the operand, in one i32.
   llvm::Value *word(int number);
+  /// Whether ldmatrix loads it.
+  bool hasMatrices() const { return how_ != How::Elements; }
+  /// All of it.
+  Tile tile();
 
 private:
   bool planMatrices(bool transposed);
@@ -25,6 +29,7 @@ private:
   BlockContext &block_;
   llvm::IRBuilder<> &b_;
   SharedTile from_;
+  LinearLayout wanted_;
   LinearLayout map_; // (register, lane, warp) -> offset
   int wordBits_;     // log2 of the elements in a word
   int togetherBit_;
@@ -34,5 +39,8 @@ private:
   std::vector<int> groupBits_;               // register bits that number the matrices of one ldmatrix: 0 to 2
   std::optional<SharedAddresses> addresses_; // of the thread's elements, or of the rows that it points ldmatrix to
 };
+
+/// A tensor in shared memory as a tile of a layout that ldmatrix loads; nothing for other layouts and wide elements.
+std::optional<Tile> loadMatrices(BlockContext &block, const SharedTile &from, const LinearLayout &wanted);
 
 } // namespace neso::nvidia

@@ -253,8 +253,8 @@ static std::optional<ShuffleMove> shufflesFor(const Conversion &move, const Line
   std::optional<ShuffleMove> shuffles = planShuffles(move, unsigned(bits));
   if (!shuffles) return std::nullopt;
   SharedPlan shared = cheapestShared(from, wanted, bits);
-  // In instruction slots of a warp: a barrier and the way through memory and back weigh about 40.
-  const int64_t sharedCost = 40 + 2 * (shared.store.wavefronts + shared.load.wavefronts);
+  // In instruction slots of a warp: a barrier and the way through memory and back weigh about 40, and 10 where a warp is alone.
+  const int64_t sharedCost = (from.inBits(kWarp) == 0 ? 10 : 40) + 2 * (shared.store.wavefronts + shared.load.wavefronts);
   return shuffles->instructions <= sharedCost ? shuffles : std::nullopt;
 }
 

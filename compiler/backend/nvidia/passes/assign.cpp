@@ -477,9 +477,24 @@ LayoutRef Assignment::wanted(mlir::OpOperand &use) {
   return nullptr;
 }
 
+/// Where the instruction takes the operand out of registers, if no two threads hold one element there: what is computed in that layout needs no
+/// way through shared memory, and nothing of it is computed twice.
+LayoutRef Assignment::wantedByProduct(mlir::OpOperand &use) {
+  auto dot = llvm::dyn_cast<tt::DotOp>(use.getOwner());
+  if (!dot || use.getOperandNumber() == 2) return nullptr;
+  const DotPlan &plan = *dots_.find(dot)->second;
+  const LinearLayout *taken = plan.kind == DotKind::MmaSync ? plan.operandIn(use.getOperandNumber() == 0) : nullptr;
+  if (!taken) return nullptr;
+  for (const LinearLayout::In &in : taken->ins())
+    if (llvm::is_contained(in.bases, 0)) return nullptr;
+  return intern(*taken);
+}
+
 LayoutRef Assignment::fromUses(mlir::Value v) {
   for (mlir::OpOperand &use : v.getUses())
     if (LayoutRef known = wanted(use)) return known;
+  for (mlir::OpOperand &use : v.getUses())
+    if (LayoutRef known = wantedByProduct(use)) return known;
   return nullptr;
 }
 
@@ -567,8 +582,8 @@ int64_t Assignment::conversionCost(LayoutRef from, LayoutRef to, mlir::Type elem
   default: break;
   }
   const SharedPlan plan = cheapestShared(*from, *to, bitsOf(element));
-  constexpr int64_t kBarriers = 60; // two of them, and the way through shared memory
-  return kBarriers + 2 * (plan.store.wavefronts + plan.load.wavefronts);
+  // Two barriers, and the way through shared memory; a warp by itself waits for nobody.
+  return (warps_ == 1 ? 20 : 60) + 2 * (plan.store.wavefronts + plan.load.wavefronts);
 }
 
 /// The layout that all uses of a value want; null where they differ, or some want none.

@@ -93,6 +93,7 @@ private:
   int64_t conversionCost(LayoutRef from, LayoutRef to, mlir::Type element);
   /// entering: a value that a loop carries may lie as what the loop begins with.
   LayoutRef fromOperands(mlir::Value v, bool entering, bool evenDerived);
+  LayoutRef wantedByProduct(mlir::OpOperand &use);
   LayoutRef fromUses(mlir::Value v);
   LayoutRef wantedByAll(mlir::Value v);
   void set(mlir::Value v, LayoutRef layout);

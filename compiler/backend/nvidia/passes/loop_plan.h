@@ -134,6 +134,9 @@ mlir::Value ringFor(const PipelinedLoad &load, int slots, mlir::OpBuilder &b, ml
 /// The operands of products by wgmma in no loop that copies bring into rings of one slot, and the rewrite.
 std::vector<PipelinedLoad> planOnceLoads(tt::FuncOp function, const Chip &chip, int warps, const AxisInfoAnalysis &axis);
 void copyOnce(const std::vector<PipelinedLoad> &loads);
+
+/// Puts into shared memory what products could read there by wgmma and the block computed itself; gives of how many products (stage.cpp).
+int stageOperands(tt::FuncOp function, const Chip &chip, int warps);
 /// Plans the loop for a producer: whether all loads are operands of products by wgmma, and how these follow one another.
 /// axis: null where no operand is to be copied once. always: also where that was measured to be slower.
 bool planFeeds(LoopPlan &plan, const Chip &chip, int warps, int most, const AxisInfoAnalysis *axis, bool always);

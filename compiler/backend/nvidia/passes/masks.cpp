@@ -81,7 +81,114 @@ private:
   SmallVector<Range> sums_;
 };
 
+/// |v| is at most 2^n for the n that this gives; 64: nothing is known.
+int magnitudeBits(Value v, int depth = 12) {
+  constexpr int kUnknown = 64;
+  APInt number;
+  if (matchPattern(v, m_ConstantInt(&number))) return int(number.abs().getActiveBits());
+  Operation *op = v.getDefiningOp();
+  if (!op || depth == 0) return kUnknown;
+  const auto of = [&](unsigned i) { return magnitudeBits(op->getOperand(i), depth - 1); };
+  if (isa<arith::ExtSIOp, arith::ExtUIOp>(op)) return int(op->getOperand(0).getType().getIntOrFloatBitWidth());
+  if (isa<arith::AddIOp, arith::SubIOp>(op)) return std::min(kUnknown, std::max(of(0), of(1)) + 1);
+  if (isa<arith::MulIOp>(op)) return std::min(kUnknown, of(0) + of(1));
+  if (isa<arith::MinSIOp, arith::MaxSIOp>(op)) return std::max(of(0), of(1));
+  if (isa<arith::DivSIOp, arith::RemSIOp>(op)) return of(0);
+  return kUnknown;
+}
+
+/// A tensor of 64-bit indices: a scalar and a range of 32 bits, either may be missing. They are added where nothing wraps.
+struct Indices {
+  SmallVector<Value, 4> scalars;
+  Value range;
+};
+
+class Narrower {
+public:
+  explicit Narrower(arith::CmpIOp compare) : compare_(compare), b_(compare), loc_(compare.getLoc()) {}
+
+  bool run(int warps) {
+    using P = arith::CmpIPredicate;
+    RankedTensorType type = dyn_cast<RankedTensorType>(compare_.getLhs().getType());
+    if (!type || !type.getElementType().isInteger(64)) return false;
+    // A warp's lanes hold 8 rows at least.
+    if (llvm::none_of(type.getShape(), [&](int64_t size) { return size >= 16 * warps; })) return false;
+    const P predicate = compare_.getPredicate();
+    const bool turned = predicate == P::sgt || predicate == P::sle;
+    if (!turned && predicate != P::slt && predicate != P::sge) return false;
+    std::optional<Indices> left = indicesOf(turned ? compare_.getRhs() : compare_.getLhs());
+    std::optional<Indices> right = left ? indicesOf(turned ? compare_.getLhs() : compare_.getRhs()) : std::nullopt;
+    if (!right || !left->range || right->range) return false;
+    // Their difference, and every sum on the way, is far from wrapping.
+    for (const Indices *side : {&*left, &*right})
+      for (Value scalar : side->scalars)
+        if (magnitudeBits(scalar) > 56) return false;
+    Value border = number(0);
+    for (Value scalar : right->scalars) border = arith::AddIOp::create(b_, loc_, border, scalar);
+    for (Value scalar : left->scalars) border = arith::SubIOp::create(b_, loc_, border, scalar);
+    border = arith::MinSIOp::create(b_, loc_, arith::MaxSIOp::create(b_, loc_, border, number(0)), number(kMost));
+    border = arith::TruncIOp::create(b_, loc_, b_.getI32Type(), border);
+    Value all = tt::SplatOp::create(b_, loc_, type.clone(b_.getI32Type()), border);
+    const P narrow = predicate == P::slt || predicate == P::sgt ? P::slt : P::sge;
+    Value result = arith::CmpIOp::create(b_, loc_, narrow, shaped(left->range), all);
+    compare_.getResult().replaceAllUsesWith(result);
+    compare_.erase();
+    return true;
+  }
+
+private:
+  /// Above every element of a range.
+  static constexpr int64_t kMost = int64_t(1) << 30;
+  Value number(int64_t x) { return arith::ConstantOp::create(b_, loc_, b_.getI64IntegerAttr(x)); }
+
+  std::optional<Indices> indicesOf(Value v, int depth = 8) {
+    Operation *op = v.getDefiningOp();
+    if (!op || depth == 0) return std::nullopt;
+    DenseElementsAttr elements;
+    if (matchPattern(v, m_Constant(&elements))) {
+      if (!elements.isSplat()) return std::nullopt;
+      return Indices{{number(elements.getSplatValue<APInt>().getSExtValue())}, {}};
+    }
+    if (tt::SplatOp splat = dyn_cast<tt::SplatOp>(op)) return Indices{{splat.getSrc()}, {}};
+    if (isa<arith::ExtSIOp, arith::ExtUIOp>(op)) {
+      tt::MakeRangeOp range = op->getOperand(0).getDefiningOp<tt::MakeRangeOp>();
+      return range ? std::optional(Indices{{}, range}) : std::nullopt;
+    }
+    if (isa<tt::BroadcastOp, tt::ExpandDimsOp>(op)) {
+      std::optional<Indices> inner = indicesOf(op->getOperand(0), depth - 1);
+      if (inner && inner->range) shapes_.push_back(op);
+      return inner;
+    }
+    if (!isa<arith::AddIOp>(op)) return std::nullopt;
+    std::optional<Indices> a = indicesOf(op->getOperand(0), depth - 1), c = a ? indicesOf(op->getOperand(1), depth - 1) : std::nullopt;
+    if (!c || (a->range && c->range)) return std::nullopt;
+    a->scalars.append(c->scalars);
+    if (c->range) a->range = c->range;
+    return a;
+  }
+  Value shaped(Value range) {
+    for (Operation *op : shapes_) {
+      Operation *again = b_.clone(*op);
+      again->setOperand(0, range);
+      again->getResult(0).setType(cast<RankedTensorType>(op->getResult(0).getType()).clone(b_.getI32Type()));
+      range = again->getResult(0);
+    }
+    return range;
+  }
+
+  arith::CmpIOp compare_;
+  OpBuilder b_;
+  Location loc_;
+  SmallVector<Operation *, 4> shapes_; // of the range, innermost first
+};
+
 } // namespace
+
+int narrowMasks(tt::FuncOp function, int warps) {
+  SmallVector<arith::CmpIOp> compares;
+  function.walk([&](arith::CmpIOp compare) { compares.push_back(compare); });
+  return int(llvm::count_if(compares, [&](arith::CmpIOp compare) { return Narrower(compare).run(warps); }));
+}
 
 int guardMasks(scf::ForOp loop) {
   SmallVector<arith::SelectOp> found;

@@ -14,4 +14,12 @@ namespace neso::nvidia {
 /// those the assembler (12.9 and 13.0) gave such registers away, once there was a branch in the loop.
 int guardMasks(mlir::scf::ForOp loop);
 
+/// Comparisons of 64-bit indices with a border, where both are known to be small, become comparisons of 32 bits:
+///
+///     first + range < border   ──▶   range < clamp(border - first, 0, 2^30)
+///
+/// What is computed of 64-bit numbers is a scalar then; the comparison itself is one instruction in place of four. Of dims long enough that a
+/// thread compares several indices. Gives how many were.
+int narrowMasks(tt::FuncOp function, int warps);
+
 } // namespace neso::nvidia

@@ -327,6 +327,23 @@ private:
     }
   }
 
+  /// A load's mask in turns that there are. What the loop does not change of it meets the guard first: of the columns of a tile that is one
+  /// condition for all rows of a thread.
+  Value guarded(Value own, Value inside, const IRMapping &map) {
+    SmallVector<Value, 4> todo{own}, varying;
+    while (!todo.empty()) {
+      Value v = todo.pop_back_val();
+      if (arith::AndIOp both = v.getDefiningOp<arith::AndIOp>())
+        todo.append({both.getLhs(), both.getRhs()});
+      else if (loop_.isDefinedOutsideOfLoop(v))
+        inside = arith::AndIOp::create(b_, loc_, v, inside);
+      else
+        varying.push_back(v);
+    }
+    for (Value v : varying) inside = arith::AndIOp::create(b_, loc_, map.lookupOrDefault(v), inside);
+    return inside;
+  }
+
   /// Begins the copies of the iteration with induction variable `iv` and carried values filler.ahead, and moves these
   /// one iteration on.
   void copyAhead(Filler &filler, Value iv, Value slot) {
@@ -341,7 +358,7 @@ private:
       tt::LoadOp op = load->load;
       RankedTensorType tile = cast<RankedTensorType>(op.getType());
       Value mask = tt::SplatOp::create(b_, loc_, RankedTensorType::get(tile.getShape(), b_.getI1Type()), inside);
-      if (Value own = op.getMask()) mask = arith::AndIOp::create(b_, loc_, map.lookupOrDefault(own), mask);
+      if (Value own = op.getMask()) mask = guarded(own, mask, map);
       ttg::AsyncCopyOp::create(b_, op.getLoc(), map.lookupOrDefault(op.getPtr()), mask, load->ring, slot);
     }
     Operation *yield = loop_.getBody()->getTerminator();
@@ -769,7 +786,9 @@ int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, const Pipeli
     if (plan.rotated && inShared) guardMasks(plan.loop);
     rewriteFed(plan, warps);
   }
-  return int(plans.size()) + (once.empty() ? 0 : 1);
+  const int staged = stageOperands(function, chip, warps);
+  narrowMasks(function, warps);
+  return int(plans.size()) + (once.empty() && !staged ? 0 : 1);
 }
 
 } // namespace neso::nvidia

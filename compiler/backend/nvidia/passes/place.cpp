@@ -272,6 +272,7 @@ private:
       bringAll(op, source);
       return retype(op->getResults());
     }
+    case OpCode::LocalStore: return bring(op->getOpOperand(0), naturalOrDefault(op->getOperand(0)));
     case OpCode::Unsplat:
       if (layouts_.kind(op->getOperand(0)) != Kind::Virtual)
         bring(op->getOpOperand(0), naturalOrDefault(op->getOperand(0)));

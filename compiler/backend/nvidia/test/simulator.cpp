@@ -580,19 +580,6 @@ private:
         // The last entry is the group that is still open.
         while (copies_[t].size() > keep + 1) finish(t);
       }
-    } else if (has("cp.async")) {
-      uint64_t bytes = has(".16") ? 16 : has(".8") ? 8 : 4;
-      for (int t : active_) {
-        if (copies_[t].empty()) copies_[t].emplace_back();
-        uint64_t valid = call.arg_size() > 2 ? argument(t, 2)[0] : bytes;
-        Copy copy{argument(t, 0)[0], std::vector<uint8_t>(bytes, 0)};
-        if (valid) std::memcpy(copy.data.data(), reinterpret_cast<const void *>(argument(t, 1)[0]), valid);
-        if (copy.to % bytes) fail("misaligned cp.async");
-        if (!waited_[size_t(t)]) fail(kUnordered);
-        // The bytes arrive late here, but may at once: what others still use now is not theirs any more.
-        for (uint64_t i = 0; i < bytes; ++i) inUse(t, copy.to + i);
-        copies_[t].back().push_back(std::move(copy));
-      }
     } else if (id == llvm::Intrinsic::nvvm_griddepcontrol_wait) {
       for (int t : active_) waited_[size_t(t)] = true;
     } else if (id == llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x) {
@@ -781,6 +768,20 @@ private:
     }
   }
 
+  /// cp.async: to, from, and whether zeros are written instead.
+  void copyWords(llvm::CallInst &call, size_t bytes) {
+    for (int t : active_) {
+      if (copies_[t].empty()) copies_[t].emplace_back();
+      Copy copy{get(t, call.getArgOperand(0))[0], std::vector<uint8_t>(bytes, 0)};
+      if (!get(t, call.getArgOperand(2))[0]) std::memcpy(copy.data.data(), reinterpret_cast<const void *>(get(t, call.getArgOperand(1))[0]), bytes);
+      if (copy.to % bytes) fail("misaligned cp.async");
+      if (!waited_[size_t(t)]) fail(kUnordered);
+      // The bytes arrive late here, but may at once: what others still use now is not theirs any more.
+      for (uint64_t i = 0; i < bytes; ++i) inUse(t, copy.to + i);
+      copies_[t].back().push_back(std::move(copy));
+    }
+  }
+
   void runAssembly(llvm::CallInst &call, const std::string &text) {
     if (text.rfind("fence.proxy.async", 0) == 0) {
       // Whoever wrote a byte is here, so the barrier between the writer and the product may stand on either side.
@@ -791,6 +792,8 @@ private:
       }
     } else if (text.rfind("cp.async.bulk.tensor.", 0) == 0) {
       copyBox(call);
+    } else if (int size = 0; std::sscanf(text.c_str(), "cp.async.c%*c.shared.global [$0], [$1], %d, $2;", &size) == 1) {
+      copyWords(call, size_t(size));
     } else if (text.find("mbarrier") != std::string::npos) {
       useBarriers(call, text);
     } else if (text.find("wgmma.mma_async") != std::string::npos) {
