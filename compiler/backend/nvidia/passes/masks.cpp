@@ -119,10 +119,16 @@ public:
     std::optional<Indices> left = indicesOf(turned ? compare_.getRhs() : compare_.getLhs());
     std::optional<Indices> right = left ? indicesOf(turned ? compare_.getLhs() : compare_.getRhs()) : std::nullopt;
     if (!right || !left->range || right->range) return false;
-    // Their difference, and every sum on the way, is far from wrapping.
+    // What a loop leaves as it is is compared once before it, and known bits may say that it always holds (columns of a tile of a matrix
+    // whose width is a constant): behind a clamp they would not.
+    bool varies = false;
     for (const Indices *side : {&*left, &*right})
-      for (Value scalar : side->scalars)
+      for (Value scalar : side->scalars) {
+        varies |= variesInLoop(scalar);
+        // Their difference, and every sum on the way, is far from wrapping.
         if (magnitudeBits(scalar) > 56) return false;
+      }
+    if (!varies) return false;
     Value border = number(0);
     for (Value scalar : right->scalars) border = arith::AddIOp::create(b_, loc_, border, scalar);
     for (Value scalar : left->scalars) border = arith::SubIOp::create(b_, loc_, border, scalar);
@@ -140,6 +146,11 @@ private:
   /// Above every element of a range.
   static constexpr int64_t kMost = int64_t(1) << 30;
   Value number(int64_t x) { return arith::ConstantOp::create(b_, loc_, b_.getI64IntegerAttr(x)); }
+  bool variesInLoop(Value scalar) {
+    Operation *loop = compare_->getParentOp();
+    while (loop && !isa<scf::ForOp, scf::WhileOp>(loop)) loop = loop->getParentOp();
+    return loop && !matchPattern(scalar, m_Constant()) && loop->isAncestor(scalar.getParentRegion()->getParentOp());
+  }
 
   std::optional<Indices> indicesOf(Value v, int depth = 8) {
     Operation *op = v.getDefiningOp();
