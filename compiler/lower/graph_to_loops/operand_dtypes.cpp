@@ -50,6 +50,7 @@ constexpr Rule kRules[] = {
     {Demand::NoFloats, "index", "index_add index_copy index_reduce index_fill index_select put"},
     {Demand::NoFloats, "indices", "index_put _unsafe_index_put index.Tensor"},
     {Demand::NoBool, "self", "argmax argmin"},
+    {Demand::NoBool, "self other", "sub rsub"},
     {Demand::NoBool, "",
      "abs addbmm addcmul addmm addmv avg_pool1d avg_pool2d avg_pool3d baddbmm bilinear bmm ceil clamp.Tensor conv1d conv2d conv3d conv_transpose1d conv_transpose2d "
      "conv_transpose3d convolution cross linalg_cross div.Tensor_mode dot floor fmod.Tensor index_reduce inner kthvalue linalg_matrix_power linalg_multi_dot linear matmul "

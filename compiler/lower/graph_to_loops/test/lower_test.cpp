@@ -187,6 +187,7 @@ TEST(Refusals, OperandsHaveTheDtypesThatPyTorchTakes) {
       {"aten.group_norm.default", {{"input", DType::F32}, {"weight", DType::BF16}}, DType::F32, DType::F32, "float32 beside a narrower one"},
       {"aten.mish.default", {}, DType::I64, DType::I64, "floating point numbers only: its result has i64"},
       {"aten.var.correction", {}, DType::I64, DType::F32, "floating point numbers only: 'self' has i64"},
+      {"aten.sub.Tensor", {{"other", DType::Bool}}, DType::F32, DType::F32, "of truth values: 'other' has bool"},
       {"aten.max_pool2d_with_indices.default", {}, DType::Bool, DType::Bool, "of truth values: its result has bool"},
   };
   for (const Case &c : cases) {
