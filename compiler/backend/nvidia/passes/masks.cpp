@@ -143,7 +143,7 @@ public:
   }
 
 private:
-  /// Above every element of a range.
+  /// Above every element of a range that is taken; none of its elements is negative.
   static constexpr int64_t kMost = int64_t(1) << 30;
   Value number(int64_t x) { return arith::ConstantOp::create(b_, loc_, b_.getI64IntegerAttr(x)); }
   bool variesInLoop(Value scalar) {
@@ -163,7 +163,8 @@ private:
     if (tt::SplatOp splat = dyn_cast<tt::SplatOp>(op)) return Indices{{splat.getSrc()}, {}};
     if (isa<arith::ExtSIOp, arith::ExtUIOp>(op)) {
       tt::MakeRangeOp range = op->getOperand(0).getDefiningOp<tt::MakeRangeOp>();
-      return range ? std::optional(Indices{{}, range}) : std::nullopt;
+      if (!range || int32_t(range.getStart()) < 0 || int32_t(range.getEnd()) > kMost) return std::nullopt;
+      return Indices{{}, range};
     }
     if (isa<tt::BroadcastOp, tt::ExpandDimsOp>(op)) {
       std::optional<Indices> inner = indicesOf(op->getOperand(0), depth - 1);
