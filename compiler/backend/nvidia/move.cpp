@@ -253,8 +253,10 @@ static std::optional<ShuffleMove> shufflesFor(const Conversion &move, const Line
   std::optional<ShuffleMove> shuffles = planShuffles(move, unsigned(bits));
   if (!shuffles) return std::nullopt;
   SharedPlan shared = cheapestShared(from, wanted, bits);
-  // In instruction slots of a warp: a barrier and the way through memory and back weigh about 40, and 10 where a warp is alone.
-  const int64_t sharedCost = (from.inBits(kWarp) == 0 ? 10 : 40) + 2 * (shared.store.wavefronts + shared.load.wavefronts);
+  // In instruction slots of a warp: a barrier and the way through memory and back weigh about 40. A warp alone has no barrier, but no other
+  // warps either behind whose work it could wait: a small tile is not worth the way.
+  const int64_t waves = 2 * (shared.store.wavefronts + shared.load.wavefronts);
+  const int64_t sharedCost = from.inBits(kWarp) == 0 ? std::max<int64_t>(40, 10 + waves) : 40 + waves;
   return shuffles->instructions <= sharedCost ? shuffles : std::nullopt;
 }
 

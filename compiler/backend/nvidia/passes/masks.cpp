@@ -81,20 +81,50 @@ private:
   SmallVector<Range> sums_;
 };
 
-/// |v| is at most 2^n for the n that this gives; 64: nothing is known.
-int magnitudeBits(Value v, int depth = 12) {
-  constexpr int kUnknown = 64;
+/// Between which numbers a scalar of 64 bits lies; its computation wraps nowhere. Nothing: not known.
+struct Bounds {
+  int64_t least, greatest;
+};
+
+std::optional<Bounds> boundsOf(Value v, int depth = 12) {
+  // A sum of several stays far from wrapping.
+  constexpr int64_t kFar = int64_t(1) << 56;
   APInt number;
-  if (matchPattern(v, m_ConstantInt(&number))) return int(number.abs().getActiveBits());
+  if (matchPattern(v, m_ConstantInt(&number))) {
+    const int64_t x = number.getSExtValue();
+    return -kFar <= x && x <= kFar ? std::optional(Bounds{x, x}) : std::nullopt;
+  }
   Operation *op = v.getDefiningOp();
-  if (!op || depth == 0) return kUnknown;
-  const auto of = [&](unsigned i) { return magnitudeBits(op->getOperand(i), depth - 1); };
-  if (isa<arith::ExtSIOp, arith::ExtUIOp>(op)) return int(op->getOperand(0).getType().getIntOrFloatBitWidth());
-  if (isa<arith::AddIOp, arith::SubIOp>(op)) return std::min(kUnknown, std::max(of(0), of(1)) + 1);
-  if (isa<arith::MulIOp>(op)) return std::min(kUnknown, of(0) + of(1));
-  if (isa<arith::MinSIOp, arith::MaxSIOp>(op)) return std::max(of(0), of(1));
-  if (isa<arith::DivSIOp, arith::RemSIOp>(op)) return of(0);
-  return kUnknown;
+  if (!op || depth == 0) return std::nullopt;
+  if (isa<arith::ExtSIOp, arith::ExtUIOp>(op)) {
+    const unsigned bits = op->getOperand(0).getType().getIntOrFloatBitWidth();
+    if (bits > 32) return std::nullopt;
+    const int64_t all = int64_t(1) << bits;
+    if (op->getOperand(0).getDefiningOp<tt::GetProgramIdOp>()) return Bounds{0, all / 2 - 1};
+    return isa<arith::ExtUIOp>(op) ? Bounds{0, all - 1} : Bounds{-all / 2, all / 2 - 1};
+  }
+  if (op->getNumOperands() != 2) return std::nullopt;
+  const std::optional<Bounds> a = boundsOf(op->getOperand(0), depth - 1), b = a ? boundsOf(op->getOperand(1), depth - 1) : std::nullopt;
+  if (!b) return std::nullopt;
+  const auto near = [](__int128 least, __int128 greatest) {
+    return -kFar <= least && greatest <= kFar ? std::optional(Bounds{int64_t(least), int64_t(greatest)}) : std::nullopt;
+  };
+  if (isa<arith::AddIOp>(op)) return near(a->least + b->least, a->greatest + b->greatest);
+  if (isa<arith::SubIOp>(op)) return near(a->least - b->greatest, a->greatest - b->least);
+  if (isa<arith::MulIOp>(op)) {
+    using Wide = __int128;
+    const Wide corners[] = {Wide(a->least) * b->least, Wide(a->least) * b->greatest, Wide(a->greatest) * b->least, Wide(a->greatest) * b->greatest};
+    return near(*llvm::min_element(corners), *llvm::max_element(corners));
+  }
+  if (isa<arith::MinSIOp>(op)) return Bounds{std::min(a->least, b->least), std::min(a->greatest, b->greatest)};
+  if (isa<arith::MaxSIOp>(op)) return Bounds{std::max(a->least, b->least), std::max(a->greatest, b->greatest)};
+  // Towards zero, the dividend's sign in the remainder.
+  if (isa<arith::DivSIOp>(op) && b->least > 0) return Bounds{std::min<int64_t>(a->least, 0), std::max<int64_t>(a->greatest, 0)};
+  if (isa<arith::RemSIOp>(op) && b->least > 0) {
+    const int64_t most = b->greatest - 1;
+    return Bounds{std::max(-most, std::min<int64_t>(a->least, 0)), std::min(most, std::max<int64_t>(a->greatest, 0))};
+  }
+  return std::nullopt;
 }
 
 /// A tensor of 64-bit indices: a scalar and a range of 32 bits, either may be missing. They are added where nothing wraps.
@@ -119,16 +149,17 @@ public:
     std::optional<Indices> left = indicesOf(turned ? compare_.getRhs() : compare_.getLhs());
     std::optional<Indices> right = left ? indicesOf(turned ? compare_.getLhs() : compare_.getRhs()) : std::nullopt;
     if (!right || !left->range || right->range) return false;
-    // What a loop leaves as it is is compared once before it, and known bits may say that it always holds (columns of a tile of a matrix
-    // whose width is a constant): behind a clamp they would not.
-    bool varies = false;
+    int64_t least = 0, greatest = 0; // of the left scalars without the right ones
     for (const Indices *side : {&*left, &*right})
       for (Value scalar : side->scalars) {
-        varies |= variesInLoop(scalar);
-        // Their difference, and every sum on the way, is far from wrapping.
-        if (magnitudeBits(scalar) > 56) return false;
+        const std::optional<Bounds> bounds = boundsOf(scalar);
+        if (!bounds) return false;
+        least += side == &*left ? bounds->least : -bounds->greatest;
+        greatest += side == &*left ? bounds->greatest : -bounds->least;
       }
-    if (!varies) return false;
+    // What always holds (columns of a tile of a matrix whose width is a constant) LLVM proves: behind a clamp it would not.
+    tt::MakeRangeOp range = left->range.getDefiningOp<tt::MakeRangeOp>();
+    if (greatest + int32_t(range.getEnd()) - 1 < 0 || least + int32_t(range.getStart()) >= 0) return false;
     Value border = number(0);
     for (Value scalar : right->scalars) border = arith::AddIOp::create(b_, loc_, border, scalar);
     for (Value scalar : left->scalars) border = arith::SubIOp::create(b_, loc_, border, scalar);
@@ -146,11 +177,6 @@ private:
   /// Above every element of a range that is taken; none of its elements is negative.
   static constexpr int64_t kMost = int64_t(1) << 30;
   Value number(int64_t x) { return arith::ConstantOp::create(b_, loc_, b_.getI64IntegerAttr(x)); }
-  bool variesInLoop(Value scalar) {
-    Operation *loop = compare_->getParentOp();
-    while (loop && !isa<scf::ForOp, scf::WhileOp>(loop)) loop = loop->getParentOp();
-    return loop && !matchPattern(scalar, m_Constant()) && loop->isAncestor(scalar.getParentRegion()->getParentOp());
-  }
 
   std::optional<Indices> indicesOf(Value v, int depth = 8) {
     Operation *op = v.getDefiningOp();

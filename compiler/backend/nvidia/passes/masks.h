@@ -19,7 +19,7 @@ int guardMasks(mlir::scf::ForOp loop);
 ///     first + range < border   ──▶   range < clamp(border - first, 0, 2^30)
 ///
 /// What is computed of 64-bit numbers is a scalar then; the comparison itself is one instruction in place of four. Of dims long enough that a
-/// thread compares several indices, where a loop changes them. Gives how many were.
+/// thread compares several indices, unless the bounds of the scalars prove the comparison. Gives how many were.
 int narrowMasks(tt::FuncOp function, int warps);
 
 } // namespace neso::nvidia
