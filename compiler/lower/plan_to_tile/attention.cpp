@@ -15,13 +15,6 @@ namespace tb = tile;
 
 namespace {
 
-Val unary(Emitter &e, const char *op, Val x) {
-  OperationState state(e.k.loc, op);
-  state.addOperands(x.v);
-  state.addTypes(x.v.getType());
-  return {e.k.b.create(state)->getResult(0), x.vary};
-}
-
 /// Reduces a [BM, BN] tile along its columns to [BM, 1].
 Val rows(Emitter &e, Val x, const char *op) {
   OpBuilder &b = e.k.b;
@@ -156,8 +149,8 @@ private:
     Val newMax = s.binary("arith.maximumf", rowMax, rows(s, score, "arith.maximumf"));
     // A row without any key so far has maximum -inf, and -inf - -inf is NaN: subtract 0 there.
     Val shift = s.select(s.compare("eq", newMax, minusInf_), s.constant(DType::F32, 0, 0), newMax);
-    Val p = unary(s, "math.exp", s.binary("arith.subf", score, shift));
-    Val alpha = unary(s, "math.exp", s.binary("arith.subf", rowMax, shift));
+    Val p = s.softmaxWeight(DType::F32, s.binary("arith.subf", score, shift));
+    Val alpha = s.softmaxWeight(DType::F32, s.binary("arith.subf", rowMax, shift));
     Val newSum = s.binary("arith.addf", s.binary("arith.mulf", rowSum, alpha), rows(s, p, "arith.addf"));
     Emitter o = out_;
     Val scaled = o.binary("arith.mulf", running, alpha);
