@@ -89,17 +89,20 @@ V MathEmitter::poly(V x, std::initializer_list<double> highToLow) {
   return r;
 }
 
-// e^r = 1 + r + r^2 q(r) for |r| <= ln2 / 2, scaled by 2^n in two steps, so that the result may be denormal or overflow
-// where it should.
-V MathEmitter::expFromReduced(V r, V n) {
+// e^r = 1 + r + r^2 q(r) for |r| <= ln2 / 2.
+V MathEmitter::expOfReduced(V r) {
   V q = poly(r, {0x1.a12a42f159d0ep-13, 0x1.6d4920bf2569bp-10, 0x1.1110df02bfbecp-7, 0x1.5554e4aacef45p-5,
                  0x1.5555555ac911fp-3, 0x1.0000000c4592ep-1});
   // r^2 q + r first: 1 + r would lose bits of r that matter in the last place.
-  V p = b.CreateFAdd(fma(b.CreateFMul(r, r), q, r), like(r, 1.0));
+  return b.CreateFAdd(fma(b.CreateFMul(r, r), q, r), like(r, 1.0));
+}
+
+// e^r 2^n, scaled in two steps, so that the result may be denormal or overflow where it should.
+V MathEmitter::expFromReduced(V r, V n) {
   V half = b.CreateAShr(n, 1);
   V rest = b.CreateSub(n, half);
   auto power = [&](V k) { return b.CreateBitCast(b.CreateShl(b.CreateAdd(k, likeInt(r, 127)), 23), r->getType()); };
-  return b.CreateFMul(b.CreateFMul(p, power(half)), power(rest));
+  return b.CreateFMul(b.CreateFMul(expOfReduced(r), power(half)), power(rest));
 }
 
 // n and r of x = n log 2 + r, |r| <= log 2 / 2; log 2 in two parts.
@@ -119,6 +122,16 @@ V MathEmitter::exp(V x) {
   V c = b.CreateSelect(b.CreateFCmpOGT(x, like(x, 89.0)), like(x, 89.0), b.CreateSelect(none, like(x, 0.0), x));
   const auto [n, r] = reducedOf(c);
   return b.CreateSelect(none, like(x, 0.0), expFromReduced(r, n));
+}
+
+// As exp(), without what denormal results need: the scale 2^(n - 1) is a float for every n that is left, and a doubling follows it.
+V MathEmitter::expOrZero(V x) {
+  V none = b.CreateFCmpOLT(x, like(x, -86.6433)); // log 2^-125, rounded up
+  V c = b.CreateSelect(b.CreateFCmpOGT(x, like(x, 89.0)), like(x, 89.0), x);
+  const auto [n, r] = reducedOf(c);
+  V scale = b.CreateBitCast(b.CreateShl(b.CreateAdd(n, likeInt(r, 126)), 23), r->getType());
+  V result = b.CreateFMul(b.CreateFMul(expOfReduced(r), like(x, 2.0)), scale);
+  return b.CreateSelect(none, like(x, 0.0), result);
 }
 
 V MathEmitter::exp2(V x) {
@@ -399,7 +412,7 @@ static bool paysForVectorsOnly(MathFn fn) {
 V MathEmitter::emit(MathFn fn, llvm::ArrayRef<V> args) {
   V x = args[0];
   static constexpr const char *kNames[] = {
-      "exp",  "exp2",      "exp10",     "expm1", "log",    "log2",   "log10", "log1p", "sin",   "cos",   "tan",
+      "exp",  "exp",  "exp2",      "exp10",     "expm1", "log",    "log2",   "log10", "log1p", "sin",   "cos",   "tan",
       "sinh", "cosh",      "tanh",      "asin",  "acos",   "atan",   "asinh", "acosh", "atanh", "atan2", "erf",
       "erfc", "pow",       "cbrt",      "fmod",  "lgamma", "tgamma", "hypot", "",      "j0",    "j1",    "y0",
       "y1",   "nextafter", "remainder", "",      "",       "",       "",      ""};
@@ -408,7 +421,7 @@ V MathEmitter::emit(MathFn fn, llvm::ArrayRef<V> args) {
   if (!x->getType()->isVectorTy() && paysForVectorsOnly(fn)) return libm(name, args);
   if (fn == MathFn::Nextafter) return nextafter(x, args[1]);
   if (x->getType()->isVectorTy() && x->getType()->getScalarType()->isDoubleTy()) {
-    if (fn == MathFn::Exp) return expDouble(x);
+    if (fn == MathFn::Exp || fn == MathFn::ExpOrZero) return expDouble(x);
     if (V r = emitOnDoubles(b, fn, x)) return r;
   }
   if (!x->getType()->getScalarType()->isFloatTy()) return libm(name, args);
@@ -416,6 +429,7 @@ V MathEmitter::emit(MathFn fn, llvm::ArrayRef<V> args) {
   auto narrow = [&](V v) { return b.CreateFPTrunc(v, x->getType()); };
   switch (fn) {
   case MathFn::Exp: return exp(x);
+  case MathFn::ExpOrZero: return expOrZero(x);
   case MathFn::Exp2: return exp2(x);
   case MathFn::Exp10: return narrow(exp2Double(b.CreateFMul(wide(x), like(wide(x), 0x1.a934f0979a371p+1))));
   case MathFn::ExpM1: return expm1(x);

@@ -18,6 +18,7 @@ namespace neso {
 
 enum class MathFn : uint8_t {
   Exp,
+  ExpOrZero, // exp, of f32 0 where it is below 2^-125
   Exp2,
   Exp10,
   ExpM1,
@@ -83,8 +84,10 @@ private:
   V throughMemory(const std::string &helper, llvm::ArrayRef<V> args, unsigned step,
                   llvm::function_ref<void(llvm::IRBuilder<> &, llvm::ArrayRef<V> at)> body);
   V exp(V x);
+  V expOrZero(V x);
   V exp2(V x);
   std::pair<V, V> reducedOf(V x);
+  V expOfReduced(V r);
   V expFromReduced(V r, V n);
   V expm1(V x);
   V tanh(V x);

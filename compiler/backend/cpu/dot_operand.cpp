@@ -35,6 +35,15 @@ Lanes Emitter::operandElement(const Lanes &x, mlir::Type from, mlir::Type to) {
   return fromValue(b.CreateSExt(value, typeLike(to, value)), x.level);
 }
 
+int Emitter::unitDimBehindTranspose(mlir::Value v) {
+  mlir::Operation *def = v.getDefiningOp();
+  if (!def || codeOf(def) != OpCode::Trans || buffers_.count(v)) return unitDim(shapeOf(v.getType()), {v});
+  mlir::Value source = def->getOperand(0);
+  const int dim = unitDim(shapeOf(source.getType()), {source});
+  llvm::ArrayRef<int32_t> order = def->getAttrOfType<mlir::DenseI32ArrayAttr>("order").asArrayRef();
+  return static_cast<int>(std::find(order.begin(), order.end(), dim) - order.begin());
+}
+
 void Emitter::packOperand(mlir::Value v, mlir::Type computeType, const Lanes *batch, const Buffer &to, bool rows,
                           int64_t panel) {
   Shape shape = shapeOf(v.getType());
@@ -54,7 +63,7 @@ void Emitter::packOperand(mlir::Value v, mlir::Type computeType, const Lanes *ba
         intOp(IntOp::Add, intOp(IntOp::Mul, p, uniformInt(outer * panel)), intOp(IntOp::Mul, r, uniformInt(panel))), q);
     return addIndex(base, linear, size);
   };
-  const int dim = unitDim(shape, {v});
+  const int dim = unitDimBehindTranspose(v);
   const int64_t native = caps_.f32Lanes;
   const int64_t tile = size == 4 ? native : native / 2;
   if (dim == static_cast<int>(lead) && outer >= tile && inner >= tile) {

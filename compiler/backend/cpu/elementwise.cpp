@@ -4,6 +4,7 @@
 #include "backend/cpu/emitter.h"
 #include "ir/tile/tile.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/Analysis/ValueTracking.h"
@@ -459,8 +460,14 @@ Value *Emitter::emitFloat(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value
   if (code == OpCode::DivF || code == OpCode::ApproxDivF) return emitFloatOp(b, op, OpCode::PreciseDivF, args);
   if (code == OpCode::Sqrt) return emitFloatOp(b, op, OpCode::PreciseSqrt, args);
   if (code == OpCode::FPowI) return math_.emit(MathFn::Pow, {args[0], b.CreateSIToFP(args[1], args[0]->getType())});
+  if (code == OpCode::Exp && bitEnumContainsAny(llvm::cast<mlir::math::ExpOp>(op).getFastmath(), mlir::arith::FastMathFlags::afn))
+    return math_.emit(MathFn::ExpOrZero, args);
   if (std::optional<MathFn> function = functionOf(code)) return math_.emit(*function, args);
-  return emitFloatOp(b, op, code, args);
+  Value *r = emitFloatOp(b, op, code, args);
+  // Which of 0 and -0 is the larger matters to nobody, and takes twice the instructions.
+  if (code == OpCode::MaximumF || code == OpCode::MinimumF)
+    if (auto *chosen = llvm::dyn_cast<llvm::Instruction>(r)) chosen->setHasNoSignedZeros(true);
+  return r;
 }
 
 } // namespace neso::cpu

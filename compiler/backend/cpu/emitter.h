@@ -236,6 +236,8 @@ private:
   };
   Nest planNest(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<mlir::Value> values, int64_t maxWidth);
   int unitDim(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<mlir::Value> values);
+  /// As unitDim(shape of v, {v}), where v may be the transpose of what lies in memory.
+  int unitDimBehindTranspose(mlir::Value v);
   /// Whether memory is touched at every second element or further apart along the vector direction, as far as it shows: vectors of
   /// such elements are taken apart by shuffles, which a mask does not allow.
   bool takesApart(const Nest &nest, llvm::ArrayRef<mlir::Value> values);

@@ -25,6 +25,10 @@ bool isScalarMap(mlir::Operation *op) {
   return false;
 }
 
+/// A column shorter or cheaper than these is computed where it is used.
+static constexpr int64_t kColumnElements = 16;
+static constexpr int kColumnCost = 16;
+
 bool Uses::isVirtual(mlir::Operation *op) const {
   const OpClass cls = classOf(codeOf(op));
   if (cls != OpClass::Element && cls != OpClass::Index && cls != OpClass::Load) return false;
@@ -126,7 +130,25 @@ bool Uses::readsMemory(mlir::Value v) {
   return readsMemory_[v] = reads;
 }
 
-bool Uses::worthKeeping(mlir::Value v) { return cost(v) >= 10 && sinkCount(v) > 1; }
+bool Uses::worthKeeping(mlir::Value v) {
+  if (cost(v) < 10 || sinkCount(v) < 2) return false;
+  if (!v.hasOneUse()) return true;
+  // Where the only value made of it element by element is kept, nothing reads this one.
+  mlir::Operation *user = *v.getUsers().begin();
+  if (!isVirtual(user) || classOf(codeOf(user)) != OpClass::Element || user->getBlock() != v.getParentBlock()) return true;
+  return user->getNumResults() != 1 || !isTensor(user->getResult(0)) ||
+         llvm::cast<mlir::RankedTensorType>(user->getResult(0).getType()).getShape() != llvm::cast<mlir::RankedTensorType>(v.getType()).getShape() ||
+         !worthKeeping(user->getResult(0));
+}
+
+/// A column of floats (one for each row) that rows of a matrix are computed with and that takes an exponential or more. Inside the loop over the
+/// rows it would be computed one by one.
+bool Uses::isCostlyColumn(mlir::Value v) {
+  auto type = llvm::dyn_cast<mlir::RankedTensorType>(v.getType());
+  if (!type || !llvm::isa<mlir::FloatType>(type.getElementType()) || type.getRank() < 2 || type.getShape().back() != 1) return false;
+  return type.getNumElements() >= kColumnElements && cost(v) >= kColumnCost &&
+         llvm::any_of(v.getUsers(), [](mlir::Operation *user) { return codeOf(user) == OpCode::Broadcast; });
+}
 
 bool Uses::mayWrite(mlir::Operation *op) {
   switch (codeOf(op)) {
@@ -185,6 +207,7 @@ bool Uses::mustKeep(mlir::Value v) {
   if (!def || !isVirtual(def)) return false;
   const bool reads = readsMemory(v);
   if (!reads && cost(v) < 10) return false;
+  if (isCostlyColumn(v)) return true;
   // Used in another region or block.
   for (mlir::Operation *user : v.getUsers())
     if (user->getBlock() != def->getBlock()) {

@@ -43,6 +43,7 @@ private:
   using Visited = llvm::SmallPtrSet<mlir::Operation *, 16>;
   void sinks(mlir::Value v, llvm::SmallVectorImpl<mlir::Operation *> &out, Visited &visited);
   bool mayWrite(mlir::Operation *op);
+  bool isCostlyColumn(mlir::Value v);
 
   llvm::DenseMap<mlir::Value, mlir::Operation *> lastSink_;
   llvm::DenseMap<mlir::Value, int> cost_, sinkCount_;

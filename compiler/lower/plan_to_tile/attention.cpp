@@ -149,8 +149,8 @@ private:
     Val newMax = s.binary("arith.maximumf", rowMax, rows(s, score, "arith.maximumf"));
     // A row without any key so far has maximum -inf, and -inf - -inf is NaN: subtract 0 there.
     Val shift = s.select(s.compare("eq", newMax, minusInf_), s.constant(DType::F32, 0, 0), newMax);
-    Val p = s.softmaxWeight(DType::F32, s.binary("arith.subf", score, shift));
-    Val alpha = s.softmaxWeight(DType::F32, s.binary("arith.subf", rowMax, shift));
+    Val p = s.softmaxWeight(s.binary("arith.subf", score, shift));
+    Val alpha = s.softmaxWeight(s.binary("arith.subf", rowMax, shift));
     Val newSum = s.binary("arith.addf", s.binary("arith.mulf", rowSum, alpha), rows(s, p, "arith.addf"));
     Emitter o = out_;
     Val scaled = o.binary("arith.mulf", running, alpha);

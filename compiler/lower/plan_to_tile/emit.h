@@ -99,9 +99,9 @@ public:
   /// and is marked as one that does not wrap, which spares back ends the test.
   Val indexBinary(const char *op, Val a, Val b);
   Val fusedMultiplyAdd(Val a, Val b, Val c);                                 // a * b + c with one rounding
-  /// e^d of a softmax's d <= 0, f32 or f64. On CPUs 0 in place of what would be denormal: beside the largest weight, which is 1, it counts for
-  /// nothing, and arithmetic with such numbers takes a hundred times as long on many of them.
-  Val softmaxWeight(DType t, Val d);
+  /// e^d of a softmax's d <= 0, f32 or f64. It may be 0 in place of what would be denormal (fastmath's afn says so): beside the largest weight,
+  /// which is 1, that counts for nothing, and many CPUs take a hundred times as long for arithmetic with such numbers.
+  Val softmaxWeight(Val d);
   Val compare(const char *predicate, Val a, Val b, bool isUnsigned = false); // "eq" "lt" …; ints or floats
   Val select(Val c, Val a, Val b);
   Val andMask(Val a, Val b); // either may be empty

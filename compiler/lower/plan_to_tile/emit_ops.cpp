@@ -311,14 +311,7 @@ Val Emitter::external(std::string_view function, const std::vector<Val> &args, D
           vary};
 }
 
-Val Emitter::softmaxWeight(DType t, Val d) {
-  if (!k.target.threadBlocks) {
-    // log 2^-126 and log 2^-1022, rounded up.
-    Val denormal = compare("lt", d, constant(t, t == DType::F64 ? -708.3964185322641 : -87.33654, 0));
-    d = select(denormal, constant(t, -INFINITY, 0), d);
-  }
-  return {math::ExpOp::create(k.b, k.loc, d.v), d.vary};
-}
+Val Emitter::softmaxWeight(Val d) { return {math::ExpOp::create(k.b, k.loc, d.v, arith::FastMathFlags::afn), d.vary}; }
 
 Val Emitter::fusedMultiplyAdd(Val x, Val y, Val z) {
   unsigned vary = x.vary | y.vary | z.vary;

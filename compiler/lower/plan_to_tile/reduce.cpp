@@ -115,7 +115,7 @@ std::vector<Val> Accumulator::combine(Emitter &e, const std::vector<Val> &a, con
   case ReduceKind::OnlineSoftmax: {
     Val m = e.binary("arith.maximumf", a[0], b[0]);
     auto scaled = [&](const std::vector<Val> &x) {
-      return e.binary("arith.mulf", x[1], e.softmaxWeight(type_, differenceOf(e, type_, x[0], m)));
+      return e.binary("arith.mulf", x[1], e.softmaxWeight(differenceOf(e, type_, x[0], m)));
     };
     return {m, e.binary("arith.addf", scaled(a), scaled(b))};
   }
@@ -141,7 +141,7 @@ std::vector<Val> Accumulator::fold(Emitter &e, const std::vector<Val> &a, std::v
                  : element[0];
     x = e.widen(x, e.frame.full());
     Val m = e.binary("arith.maximumf", a[0], x), d = differenceOf(e, type_, x, a[0]);
-    Val exponential = e.softmaxWeight(type_, unaryOf(e, "arith.negf", absOf(e, d)));
+    Val exponential = e.softmaxWeight(unaryOf(e, "arith.negf", absOf(e, d)));
     Val one = e.constant(type_, 1, 0), larger = e.compare("gt", x, a[0]);
     return {m, e.fusedMultiplyAdd(a[1], e.select(larger, exponential, one), e.select(larger, one, exponential))};
   }
