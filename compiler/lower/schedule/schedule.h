@@ -24,16 +24,15 @@ enum class Siblings : uint8_t {
 /// Which reductions become two kernels, in elements. A column reduction runs across rows of memory, so that
 /// neighbouring results share a program. The defaults are a CPU's.
 struct SplitRule {
-  int64_t fewRows = 16, fewColumns = 16;       // more results than this keep the machine busy by themselves
-  int64_t longRow = 32768, longColumn = 32768; // shorter reductions are not worth a second kernel
+  int64_t fewRows = 16, fewColumns = 512;      // more results than this keep the machine busy by themselves
+  int64_t longRow = 32768, longColumn = 8192;  // shorter reductions are not worth a second kernel
   int64_t leastPart = 1024, leastParts = 8, mostParts = 256; // of one result
   int64_t programs = INT64_MAX;                     // parts of all results, in programs, beyond which more do not help
   int64_t longestSort = INT64_MAX;                  // longer rows are sorted in parts, which are then merged
   int64_t scanTile = 0, fewScans = 0, longScan = 0; // scans of at most so many rows, of at least so many elements, are
                                                     // shared by programs that take so many bytes each; 0: never
   bool sortByDigits = true;                         // programs sort rows in memory; else in registers
-  bool deviations = false;                          // means with squared deviations are cut, too
-  bool shortRuns = false;                           // a reduction along a few neighbours and across rows is one across rows at first
+  int64_t longestRun = 32;                          // a reduction along so few neighbours and across rows is one across rows at first
   bool contractions = false;                        // matrix products may be cut along k, by the machine's rates
   Siblings siblings = Siblings::Apart;
   MachineSheet machine;

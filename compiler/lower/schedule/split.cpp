@@ -51,11 +51,10 @@ bool runsAcross(const Node &n) {
 
 /// Whether what the access reads along dimension d of the reduction is a few elements side by side, behind which those of the next
 /// result follow.
-bool isShortRun(const Node &n, const Access &a, size_t d) {
-  // Programs that take one run at a time are busy with longer ones.
-  constexpr int64_t kLongest = 512;
+bool isShortRun(const Node &n, const Access &a, size_t d, int64_t longest) {
   const Expr extent = n.reduceRanges[d];
-  if (!extent.isConst() || extent.constValue() > kLongest) return false;
+  // Programs that take one run at a time are busy with longer ones.
+  if (!extent.isConst() || extent.constValue() > longest) return false;
   for (size_t x = 0; x < n.ranges.size(); ++x) {
     std::optional<Affine> step = affineIn(a.index, Symbol::index(x));
     if (!n.ranges[x].isConst(1) && step && step->coefficient == extent) return true;
@@ -65,7 +64,7 @@ bool isShortRun(const Node &n, const Access &a, size_t d) {
 
 /// The dimension of the reduction that all that is read along lines of memory has as a short run: the channels of a group where
 /// channels are innermost. With a result for each of its elements, added up afterwards, whole lines are read.
-std::optional<size_t> shortRun(const Node &n, const Program &program) {
+std::optional<size_t> shortRun(const Node &n, const Program &program, int64_t longest) {
   std::optional<size_t> found;
   constexpr int64_t kLeastAcross = 64; // windows of pools are not worth a second kernel
   bool others = false;
@@ -73,7 +72,7 @@ std::optional<size_t> shortRun(const Node &n, const Program &program) {
     if (a.mode != AccessMode::Read) return;
     for (size_t d = 0; d < n.reduceRanges.size(); ++d) {
       if (n.reduceRanges[d].isConst(1) || !isUnit(a.index, Symbol::inner(d))) continue;
-      others |= !isShortRun(n, a, d) || (found && *found != d);
+      others |= !isShortRun(n, a, d, longest) || (found && *found != d);
       found = d;
     }
   });
@@ -101,7 +100,8 @@ SplitRule SplitRule::manyProcessors(const MachineSheet &machine) {
   r.longestSort = 8192;
   r.sortByDigits = false;
   r.scanTile = 16384, r.fewScans = processors * 2, r.longScan = 32768;
-  r.siblings = Siblings::WherePays, r.contractions = true, r.deviations = true, r.shortRuns = true;
+  r.longestRun = 512;
+  r.siblings = Siblings::WherePays, r.contractions = true;
   return r;
 }
 
@@ -133,7 +133,6 @@ public:
 private:
   bool canBeSplit(const Node &n, const ReductionSpec &folds) const {
     return std::all_of(folds.reductions.begin(), folds.reductions.end(), [&](const Reduction &r) {
-      if (r.kind == ReduceKind::Welford && !rule_.deviations) return false;
       return splittable(r.kind) && isFloat(r.dtype) == isFloat(n.body().ops[static_cast<size_t>(r.input)].dtype);
     });
   }
@@ -142,7 +141,7 @@ private:
     const auto *folds = n.as<ReductionSpec>();
     if (!folds || !canBeSplit(n, *folds)) return std::nullopt;
     Cut cut;
-    if (rule_.shortRuns) cut.run = shortRun(n, program_);
+    cut.run = shortRun(n, program_, rule_.longestRun);
     cut.across = cut.run || runsAcross(n);
     cut.dim = cut.run == 0 ? 1 : 0;
     cut.parts = partsOf(n, cut);

@@ -8,7 +8,7 @@
 namespace neso::schedule {
 
 /// Rewrites every such node of the program; the partial results are new temps. Of means with squared deviations the parts are
-/// put together by Chan, Golub and LeVeque's rule. Where rule.shortRuns says so, a reduction that runs along a few neighbours in
+/// put together by Chan, Golub and LeVeque's rule. A reduction that runs along a few neighbours (rule.longestRun) in
 /// memory and across rows has a result for each neighbour at first: a group norm's [2, 32] over [4, 128, 128], channels innermost,
 /// becomes [2, 32, 4, 16] over [8, 128], neighbouring channels in one program, and [2, 32] over [16, 4].
 void splitReductions(loops::Program &program, const SplitRule &rule);

@@ -8,7 +8,7 @@ namespace neso_rt {
 namespace {
 // Work below this many nanoseconds is not worth waking another thread for.
 constexpr double kWorthSharingNs = 5000;
-// Pieces per thread: enough to even out programs of unequal cost, few enough that the counter is not contended.
+// Pieces per thread: enough to even out programs of unequal cost, few enough that the counters are not contended.
 constexpr uint64_t kPiecesPerThread = 4;
 // Runs that measure a launch before its cost is taken as known.
 constexpr int kSamples = 3;
@@ -18,27 +18,40 @@ struct job {
   const neso_arg *args;
   const uint32_t *grid;
   uint64_t total, piece;
+  int workers;
+  work_share *shares; // one a worker
   const neso_kernel_env *envs;
   bool measure; // the calling thread takes the time of its own pieces
   double measured_ns = 0;
   uint64_t measured = 0; // programs
-  std::atomic<uint64_t> next{0};
+
+  /// Where the programs of worker number i begin.
+  uint64_t first(int i) const {
+    uint64_t n = uint64_t(workers), w = uint64_t(i);
+    return total / n * w + (w < total % n ? w : total % n);
+  }
 };
 
+// Each worker takes the pieces of its own share, in order, then what is left of the others'. A kernel's programs so mostly run where those ran that
+// wrote what they read: data stay in a core's own cache from kernel to kernel.
 void work(void *data, int worker) {
   job *j = static_cast<job *>(data);
-  for (;;) {
-    uint64_t begin = j->next.fetch_add(j->piece, std::memory_order_relaxed);
-    if (begin >= j->total) return;
-    uint64_t end = begin + j->piece < j->total ? begin + j->piece : j->total;
-    if (!j->measure || worker != 0) {
+  for (int i = 0; i < j->workers; ++i) {
+    const int owner = (worker + i) % j->workers;
+    const uint64_t limit = j->first(owner + 1);
+    for (;;) {
+      uint64_t begin = j->shares[owner].next.fetch_add(j->piece, std::memory_order_relaxed);
+      if (begin >= limit) break;
+      uint64_t end = j->piece < limit - begin ? begin + j->piece : limit;
+      if (!j->measure || worker != 0) {
+        j->function(j->args, j->grid, begin, end, &j->envs[worker]);
+        continue;
+      }
+      double start = now_ms();
       j->function(j->args, j->grid, begin, end, &j->envs[worker]);
-      continue;
+      j->measured_ns += (now_ms() - start) * 1e6;
+      j->measured += end - begin;
     }
-    double start = now_ms();
-    j->function(j->args, j->grid, begin, end, &j->envs[worker]);
-    j->measured_ns += (now_ms() - start) * 1e6;
-    j->measured += end - begin;
   }
 }
 
@@ -64,6 +77,7 @@ neso_status cpu_executor::start(int threads, int64_t scratch_bytes, neso_paralle
     threads_ = pool_.threads();
   }
   NESO_TRY(envs_.resize(size_t(threads_)));
+  NESO_TRY(shares_.resize(size_t(threads_)));
   // A cache line more than asked for keeps the threads' scratch apart.
   scratch_stride_ = scratch_bytes > 0 ? (size_t(scratch_bytes) + kAlign - 1) / kAlign * kAlign + kAlign : 0;
   if (scratch_stride_) {
@@ -89,7 +103,8 @@ neso_status cpu_executor::launch(neso_cpu_kernel_fn function, const char *name, 
     function(args, grid, 0, total, &envs_[0]);
   } else {
     uint64_t piece = total / (workers * kPiecesPerThread);
-    job j{function, args, grid, total, piece ? piece : 1, envs_.data(), !known};
+    job j{function, args, grid, total, piece ? piece : 1, int(workers), shares_.data(), envs_.data(), !known};
+    for (int i = 0; i < int(workers); ++i) shares_[size_t(i)].next.store(j.first(i), std::memory_order_relaxed);
     if (parallel_for_)
       parallel_for_(parallel_for_user_, int(workers), work, &j);
     else

@@ -10,6 +10,12 @@ struct launch_cost {
   int32_t samples = 0;
 };
 
+/// How far the programs that belong to one worker have been taken; a cache line for each.
+struct work_share {
+  std::atomic<uint64_t> next;
+  char apart[64 - sizeof(std::atomic<uint64_t>)];
+};
+
 /// Threads, scratch memory and reports of one context. One thread at a time.
 class cpu_executor {
 public:
@@ -43,6 +49,7 @@ private:
   char *scratch_ = nullptr;
   size_t scratch_stride_ = 0;
   array<neso_kernel_env> envs_; // one a thread
+  array<work_share> shares_;    // one a thread
 
   // Of the launch under way.
   const char *kernel_ = nullptr;

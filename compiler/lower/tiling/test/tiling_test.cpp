@@ -60,8 +60,8 @@ struct Maker {
     o.buffer = b, o.dtype = p.buffer(b).dtype, o.sizes = {p.buffer(b).elements}, o.strides = {1};
     p.outputs.push_back(o);
   }
-  plan::Plan plan() {
-    Result<plan::Plan> out = schedule::schedule(p, {});
+  plan::Plan plan(const schedule::ScheduleOptions &options = {}) {
+    Result<plan::Plan> out = schedule::schedule(p, options);
     EXPECT_TRUE(out);
     return std::move(*out);
   }
@@ -287,7 +287,9 @@ TEST(Tiling, WelfordIsTwoPassesOverRowsThatAProgramKeeps) {
     m.node({kM}, {length}, s), m.output(y);
     TileTarget gpu;
     gpu.threadBlocks = true, gpu.processors = 132;
-    plan::Plan plan = m.plan();
+    schedule::ScheduleOptions whole;
+    whole.splitReductions = false;
+    plan::Plan plan = m.plan(whole);
     chooseTilings(plan, gpu);
     std::vector<ReduceKind> kinds;
     for (const Node &n : plan.kernels[0].nodes)
