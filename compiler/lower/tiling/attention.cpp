@@ -10,8 +10,8 @@ namespace {
 constexpr int64_t kLeastSide = 16;
 /// The longest row of a head.
 constexpr int64_t kLongestHead = 256;
-/// So many rows of queries or more are a block of a CPU's.
-constexpr int64_t kManyQueries = 64;
+/// So many rows of queries or more are a block of a CPU's: of few, and of many.
+constexpr int64_t kManyQueries = 64, kMostQueries = 256;
 } // namespace
 
 AttentionTiling chooseAttentionTiling(const plan::Plan &plan, const plan::Kernel &kernel, const TileTarget &target) {
@@ -27,9 +27,12 @@ AttentionTiling chooseAttentionTiling(const plan::Plan &plan, const plan::Kernel
                                                 std::max(out.head, out.value), itemSize(spec.k.dtype));
     least = kLeastSide;
     out.queries = block.queries, out.keys = block.keys, out.warps = block.warps, out.stages = block.stages;
-  } else if (!isReducedFloat(spec.k.dtype) && upperBound(facts, x[2], kManyQueries) >= kManyQueries) {
-    // More rows share each block of keys and values, which with its scores leaves room for their sums in the first cache.
-    out.queries = kManyQueries, out.keys = kManyQueries / 2;
+  } else if (!isReducedFloat(spec.k.dtype)) {
+    // The more rows share each block of keys and values, the less often those are brought into order; sums and scores stay in the second cache,
+    // of a few rows in the first.
+    const int64_t queries = upperBound(facts, x[2], kMostQueries);
+    if (queries >= kManyQueries) out.queries = kManyQueries, out.keys = kManyQueries / 2;
+    if (queries >= kMostQueries && usualSize(x[2], facts) >= kMostQueries) out.queries = 2 * kManyQueries, out.keys = kManyQueries;
   }
   out.head = std::max(out.head, least), out.value = std::max(out.value, least);
   out.queries = std::clamp(nextPowerOfTwo(upperBound(facts, x[2], out.queries)), least, out.queries);
