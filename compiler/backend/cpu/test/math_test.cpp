@@ -99,6 +99,27 @@ TEST_P(MathTest, WithinTwoUlp) {
   }
 }
 
+/// math.exp that may leave out the smallest results, as a softmax's weights have it: 0 for what is below 2^-125, else as exact as the other.
+TEST(SoftmaxWeights, AreZeroInPlaceOfDenormals) {
+  constexpr size_t kBlock = 1 << 16;
+  for (CpuLevel level : levels()) {
+    Kernel k(unaryText("math.exp %v fastmath<afn>"), level);
+    ASSERT_TRUE(k.ok()) << k.error;
+    std::vector<float> x(kBlock), y(kBlock);
+    for (size_t i = 0; i < kBlock; ++i) x[i] = -400 + 500.0f * static_cast<float>(i) / kBlock; // -400 to 100
+    const float special[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 88.72f, 88.73f, -86.6433f, -86.6435f, -87.4f, -104.0f, -1e30f, 1e30f};
+    for (size_t i = 0; i < std::size(special); ++i) x[i] = special[i];
+    k.run({pointer(x.data()), pointer(y.data())}, kBlock / 1024);
+    for (size_t i = 0; i < kBlock; ++i) {
+      const long double want = std::exp(static_cast<long double>(x[i]));
+      // Beside the limit itself either is right.
+      if (want < std::ldexp(1.0L, -125) * 1.0001L && y[i] == 0) continue;
+      EXPECT_LE(ulps(y[i], want), 2) << name(level) << " at " << x[i] << ": " << y[i];
+      EXPECT_TRUE(!(want < std::ldexp(1.0L, -125) * 0.9999L)) << name(level) << " at " << x[i] << ": " << y[i];
+    }
+  }
+}
+
 struct DoubleFunction {
   const char *op;
   long double (*reference)(long double);
