@@ -1,6 +1,7 @@
 // The fake CUDA driver; fake_cuda.h says what it does.
 #include "test/fake_cuda.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -39,6 +40,8 @@ struct Recording {
   std::vector<Node> nodes;
   // The graph that it becomes: its own, or the body of a conditional node.
   std::shared_ptr<CUgraph_st> graph;
+  // That joined it. Other streams, which other threads may use, are not looked at when it ends.
+  std::vector<CUstream_st *> joined;
 };
 struct CUstream_st {
   CUctx_st *context;
@@ -315,7 +318,7 @@ int launch(CUfunc_st *f, fake_cuda::Launch l, CUstream_st *stream) {
 void forget(const std::shared_ptr<Recording> &r) {
   Lock lock(state().lock);
   for (CUstream_st *s : state().streams)
-    if (s->recording == r) s->recording = nullptr, s->after.clear();
+    if (std::find(r->joined.begin(), r->joined.end(), s) != r->joined.end()) s->recording = nullptr, s->after.clear();
 }
 // Is every node before one of `ends`?
 bool joined(const Recording &r, std::vector<size_t> ends) {
@@ -622,6 +625,7 @@ int cuStreamWaitEvent(CUstream_st *s, CUevent_st *e, unsigned) {
   if (!e->recording) return 0;
   // The stream joins the recording that the event belongs to; one recording cannot wait for another.
   if (s->recording && s->recording != e->recording) return 907;
+  if (!s->recording) e->recording->joined.push_back(s);
   s->recording = e->recording;
   s->after.insert(s->after.end(), e->after.begin(), e->after.end());
   return 0;

@@ -39,7 +39,8 @@ void work(void *data, int worker) {
   for (int i = 0; i < j->workers; ++i) {
     const int owner = (worker + i) % j->workers;
     const uint64_t limit = j->first(owner + 1);
-    for (;;) {
+    // A share that is seen to be taken is left alone: a load does not take the cache line from the others.
+    while (j->shares[owner].next.load(std::memory_order_relaxed) < limit) {
       uint64_t begin = j->shares[owner].next.fetch_add(j->piece, std::memory_order_relaxed);
       if (begin >= limit) break;
       uint64_t end = j->piece < limit - begin ? begin + j->piece : limit;
