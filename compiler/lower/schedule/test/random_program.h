@@ -189,7 +189,8 @@ private:
   /// elements apart. The moves of a row lean to one side, another for each shake: they would cancel in a sum of many.
   ValueIdx shaken(Body &b, ValueIdx v, size_t rank, double relative, double least) {
     if (shake_ == 0) return v;
-    Expr place = Symbol::inner(0) * (2 * shake_ + 1);
+    // The square keeps an element from standing high in its pattern for every shake, as one would whose factors cancel modulo 13.
+    Expr place = Symbol::inner(0) * (2 * shake_ + 1) + 5 * shake_ * shake_;
     for (size_t d = 0; d < rank; ++d) place = place + Symbol::index(d) * (static_cast<int64_t>(3 * d) + 5 * shake_ + 2);
     Op op{OpKind::Index};
     op.dtype = DType::I64, op.index = mod(place, 13);
