@@ -30,6 +30,8 @@ inline constexpr const char *kWarpsAttr = "placed.warps";
 inline constexpr const char *kChipAttr = "placed.chip";
 /// i32 array of a load, store or async_copy: the register bits inside one access of a thread, lowest address first.
 inline constexpr const char *kTogetherAttr = "placed.together";
+/// Unit of an scf.if whose else branch is for blocks that masks leave something out of: accesses in there have layouts of their own.
+inline constexpr const char *kPartialBlocksAttr = "placed.partial_blocks";
 /// i32 array of an scf.for: the iteration arguments that travel in words of 32 bits, as a product takes them.
 inline constexpr const char *kWordsAttr = "placed.words";
 /// #placed.fma, #placed.mma_sync or #placed.wgmma of a tt.dot.

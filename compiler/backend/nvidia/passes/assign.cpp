@@ -207,8 +207,12 @@ void Assignment::placeAccesses() {
     int64_t width = 1;
     int bits = 8;
   };
-  // By shape and order of dims; ordered, so that the result does not depend on addresses in memory.
-  std::map<std::pair<Sizes, std::vector<int>>, Class> classes;
+  // By shape, order of dims and whether it is for partial blocks alone; ordered, so that the result does not depend on addresses in memory.
+  std::map<std::tuple<Sizes, std::vector<int>, bool>, Class> classes;
+  auto isForPartialBlocks = [](mlir::Operation *op) {
+    auto branch = llvm::dyn_cast<mlir::scf::IfOp>(op->getParentOp());
+    return branch && branch->hasAttr(placed::kPartialBlocksAttr) && op->getBlock() == branch.elseBlock();
+  };
   std::map<Sizes, llvm::SmallDenseSet<int>> reduced;
   function_.walk<mlir::WalkOrder::PreOrder>([&](mlir::Operation *op) {
     if (llvm::isa<tt::ReduceOp>(op)) reduced[sizesOf(shapeOf(op->getOperand(0)))].insert(axisOf(op));
@@ -229,7 +233,7 @@ void Assignment::placeAccesses() {
       access_[op] = intern(coalesced(shape, order, std::min<int64_t>(width, 128 / bits), warps_, {}));
       return;
     }
-    Class &c = classes[{sizesOf(shape), order}];
+    Class &c = classes[{sizesOf(shape), order, isForPartialBlocks(op)}];
     c.ops.push_back(op);
     if (width == 1) return;
     const int loops = loopsAround(op);
@@ -239,7 +243,7 @@ void Assignment::placeAccesses() {
     c.width = std::max(c.width, width);
   });
   for (auto &[key, c] : classes) {
-    const auto &[shape, order] = key;
+    const auto &[shape, order, partial] = key;
     int64_t elements = 1;
     for (int64_t size : shape) elements *= size;
     int64_t width = std::min<int64_t>(c.width, 128 / c.bits);

@@ -1,6 +1,9 @@
 #include "backend/nvidia/passes/masks.h"
 
+#include "ir/tile/passes/axis_info.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SmallVector.h"
 
 using namespace mlir;
@@ -16,18 +19,30 @@ struct Range {
 
 class Guard {
 public:
-  Guard(arith::SelectOp select) : select_(select), b_(select), loc_(select.getLoc()) {}
+  /// What it asks is computed in front of `at`.
+  explicit Guard(Operation *at) : at_(at), b_(at), loc_(at->getLoc()) {}
 
   /// i1: the mask holds everywhere; null: not known before.
-  Value wholeMask() {
-    Value holds = whole(select_.getCondition());
+  Value wholeMask(Value mask) {
+    sums_.clear();
+    Value holds = whole(mask);
     for (const Range &range : sums_)
-      if (holds) holds = both(holds, arith::CmpIOp::create(b_, loc_, arith::CmpIPredicate::sle, range.least, range.greatest));
+      if (holds) holds = both(holds, compared(arith::CmpIPredicate::sle, range.least, range.greatest));
     return holds;
   }
 
 private:
-  Value both(Value a, Value b) { return arith::AndIOp::create(b_, loc_, a, b); }
+  Value both(Value a, Value b) { return a && b ? b_.createOrFold<arith::AndIOp>(loc_, a, b) : Value(); }
+  /// Null where it is known now that it does not hold, or could be: of a branch that is never taken no axis facts are known.
+  Value compared(arith::CmpIPredicate predicate, Value a, Value b) {
+    Value holds = b_.createOrFold<arith::CmpIOp>(loc_, predicate, a, b);
+    return matchPattern(holds, m_One()) || dependsOnData(holds) ? holds : Value();
+  }
+  static bool dependsOnData(Value v) {
+    Operation *op = v.getDefiningOp();
+    if (!op || (op->getNumOperands() == 0 && !matchPattern(v, m_Constant()))) return true;
+    return llvm::any_of(op->getOperands(), dependsOnData);
+  }
   Value whole(Value mask) {
     Operation *op = mask.getDefiningOp();
     if (!op) return {};
@@ -43,9 +58,9 @@ private:
     using P = arith::CmpIPredicate;
     switch (compare.getPredicate()) {
     case P::slt:
-    case P::sle: return arith::CmpIOp::create(b_, loc_, compare.getPredicate(), a->greatest, b->least);
+    case P::sle: return compared(compare.getPredicate(), a->greatest, b->least);
     case P::sgt:
-    case P::sge: return arith::CmpIOp::create(b_, loc_, compare.getPredicate(), a->least, b->greatest);
+    case P::sge: return compared(compare.getPredicate(), a->least, b->greatest);
     default: return {};
     }
   }
@@ -59,14 +74,18 @@ private:
       Value x = number(elements.getSplatValue<APInt>().getSExtValue());
       return Range{x, x};
     }
-    if (tt::SplatOp splat = dyn_cast<tt::SplatOp>(op)) return Range{splat.getSrc(), splat.getSrc()};
+    if (tt::SplatOp splat = dyn_cast<tt::SplatOp>(op)) {
+      Operation *def = splat.getSrc().getDefiningOp();
+      if (def && def->getBlock() == at_->getBlock() && !def->isBeforeInBlock(at_)) return std::nullopt;
+      return Range{splat.getSrc(), splat.getSrc()};
+    }
     if (isa<tt::BroadcastOp, tt::ExpandDimsOp>(op)) return rangeOf(op->getOperand(0));
     if (tt::MakeRangeOp range = dyn_cast<tt::MakeRangeOp>(op))
       return Range{number(int64_t(range.getStart())), number(int64_t(range.getEnd()) - 1)};
     if (!isa<arith::AddIOp>(op)) return std::nullopt;
     std::optional<Range> a = rangeOf(op->getOperand(0)), b = a ? rangeOf(op->getOperand(1)) : std::nullopt;
     if (!b) return std::nullopt;
-    auto sum = [&](Value x, Value y) { return arith::AddIOp::create(b_, loc_, x, y).getResult(); };
+    auto sum = [&](Value x, Value y) { return b_.createOrFold<arith::AddIOp>(loc_, x, y); };
     if (a->least == a->greatest && b->least == b->greatest) {
       Value x = sum(a->least, b->least);
       return Range{x, x};
@@ -74,7 +93,7 @@ private:
     return sums_.emplace_back(Range{sum(a->least, b->least), sum(a->greatest, b->greatest)});
   }
 
-  arith::SelectOp select_;
+  Operation *at_;
   OpBuilder b_;
   Location loc_;
   /// Sums whose elements are no longer between these where some of them went past 2^31 - 1 and others did not.
@@ -228,6 +247,71 @@ int narrowMasks(tt::FuncOp function, int warps) {
   return int(llvm::count_if(compares, [&](arith::CmpIOp compare) { return Narrower(compare).run(warps); }));
 }
 
+namespace {
+/// Of a load or store of a tensor, what it is masked by; else null.
+Value maskOf(Operation *op) {
+  if (tt::LoadOp load = dyn_cast<tt::LoadOp>(op)) return isa<RankedTensorType>(load.getType()) ? load.getMask() : Value();
+  if (tt::StoreOp store = dyn_cast<tt::StoreOp>(op)) return isa<RankedTensorType>(store.getPtr().getType()) ? store.getMask() : Value();
+  return {};
+}
+
+/// Whether the access would take more elements as one without its mask.
+bool maskNarrows(Operation *op, const AxisInfoAnalysis &axis) {
+  Value ptr = op->getOperand(0);
+  const AxisInfo info = axis.get(ptr);
+  const int fast = int(std::max_element(info.contiguity.begin(), info.contiguity.end()) - info.contiguity.begin());
+  return axis.vectorWidth(ptr, maskOf(op), fast) < axis.vectorWidth(ptr, {}, fast);
+}
+
+void dropMask(Operation *op) {
+  if (tt::LoadOp load = dyn_cast<tt::LoadOp>(op)) load.getMaskMutable().clear(), load.getOtherMutable().clear();
+  if (tt::StoreOp store = dyn_cast<tt::StoreOp>(op)) store.getMaskMutable().clear();
+}
+} // namespace
+
+bool splitWholeBlocks(tt::FuncOp function) {
+  // Two bodies of more are not worth the code.
+  constexpr int kMostOperations = 200;
+  if (!llvm::hasSingleElement(function.getBody())) return false;
+  Block &body = function.getBody().front();
+  Operation *first = nullptr;
+  {
+    AxisInfoAnalysis axis(function);
+    for (Operation &op : body)
+      if (maskOf(&op) && maskNarrows(&op, axis)) {
+        first = &op;
+        break;
+      }
+  }
+  if (!first || body.getTerminator()->getNumOperands()) return false;
+  SmallVector<Operation *> rest;
+  for (Operation *op = first; op != body.getTerminator(); op = op->getNextNode()) {
+    if (op->getNumRegions() || isa<tt::DotOp, tt::DotScaledOp>(op) || rest.size() == kMostOperations) return false;
+    rest.push_back(op);
+  }
+  // Which of the masks hold for the whole block, as scalars say beforehand.
+  llvm::MapVector<Value, Value> known;
+  for (Operation *op : rest)
+    if (Value mask = maskOf(op); mask && !known.count(mask))
+      if (Value whole = Guard(first).wholeMask(mask)) known[mask] = whole;
+  if (!known.count(maskOf(first))) return false;
+  OpBuilder b(first);
+  Value all;
+  for (auto &[mask, whole] : known) all = all ? b.createOrFold<arith::AndIOp>(first->getLoc(), all, whole) : whole;
+  if (matchPattern(all, m_Constant())) return false;
+  scf::IfOp branch = scf::IfOp::create(b, first->getLoc(), all, /*withElseRegion=*/true);
+  branch->setAttr(placed::kPartialBlocksAttr, b.getUnitAttr());
+  OpBuilder then = branch.getThenBodyBuilder();
+  IRMapping map;
+  for (Operation *op : rest) {
+    Operation *copy = then.clone(*op, map);
+    if (Value mask = maskOf(op); mask && known.count(mask)) dropMask(copy);
+  }
+  Operation *end = branch.elseBlock()->getTerminator();
+  for (Operation *op : rest) op->moveBefore(end);
+  return true;
+}
+
 int guardMasks(scf::ForOp loop) {
   SmallVector<arith::SelectOp> found;
   for (arith::SelectOp select : loop.getBody()->getOps<arith::SelectOp>()) {
@@ -238,7 +322,7 @@ int guardMasks(scf::ForOp loop) {
   }
   int guarded = 0;
   for (arith::SelectOp select : found) {
-    Value whole = Guard(select).wholeMask();
+    Value whole = Guard(select).wholeMask(select.getCondition());
     if (!whole) continue;
     OpBuilder b(select);
     scf::IfOp branch = scf::IfOp::create(b, select.getLoc(), select->getResultTypes(), whole, /*withElse=*/true);

@@ -22,4 +22,12 @@ int guardMasks(mlir::scf::ForOp loop);
 /// thread compares several indices, unless the bounds of the scalars prove the comparison. Gives how many were.
 int narrowMasks(tt::FuncOp function, int warps);
 
+/// A function that goes straight through gets a second body behind its first masked load or store, if masks stand in the way of accesses of
+/// several elements at one time:
+///
+///     if whole { loads and stores without masks } else { as before }
+///
+/// whole: what all masks of ranges and scalars ask holds for the whole block, as it does for all but the last one. Says whether it did.
+bool splitWholeBlocks(tt::FuncOp function);
+
 } // namespace neso::nvidia

@@ -788,6 +788,7 @@ int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, const Pipeli
   }
   const int staged = stageOperands(function, chip, warps);
   narrowMasks(function, warps);
+  splitWholeBlocks(function);
   return int(plans.size()) + (once.empty() && !staged ? 0 : 1);
 }
 
