@@ -464,7 +464,7 @@ Value *Emitter::emitFloat(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value
     return math_.emit(MathFn::ExpOrZero, args);
   if (std::optional<MathFn> function = functionOf(code)) return math_.emit(*function, args);
   Value *r = emitFloatOp(b, op, code, args);
-  // Which of 0 and -0 is the larger matters to nobody, and takes twice the instructions.
+  // That 0 is larger than -0 costs as many instructions as the rest. Neither PyTorch's maximum nor Triton's interpreter tells the two apart.
   if (code == OpCode::MaximumF || code == OpCode::MinimumF)
     if (auto *chosen = llvm::dyn_cast<llvm::Instruction>(r)) chosen->setHasNoSignedZeros(true);
   return r;

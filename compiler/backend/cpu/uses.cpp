@@ -141,7 +141,7 @@ bool Uses::worthKeeping(mlir::Value v) {
          !worthKeeping(user->getResult(0));
 }
 
-/// A column of floats (one for each row) that rows of a matrix are computed with and that takes an exponential or more. Inside the loop over the
+/// A column of floats (one for each row) that rows of a matrix are computed with and that takes more than an exponential. Inside the loop over the
 /// rows it would be computed one by one.
 bool Uses::isCostlyColumn(mlir::Value v) {
   auto type = llvm::dyn_cast<mlir::RankedTensorType>(v.getType());

@@ -99,8 +99,8 @@ public:
   /// and is marked as one that does not wrap, which spares back ends the test.
   Val indexBinary(const char *op, Val a, Val b);
   Val fusedMultiplyAdd(Val a, Val b, Val c);                                 // a * b + c with one rounding
-  /// e^d of a softmax's d <= 0, f32 or f64. It may be 0 in place of what would be denormal (fastmath's afn says so): beside the largest weight,
-  /// which is 1, that counts for nothing, and many CPUs take a hundred times as long for arithmetic with such numbers.
+  /// e^d of a softmax's d <= 0, f32 or f64. fastmath's afn says that it may be 0 where it is below 2^-125: beside the largest weight, which is 1,
+  /// that counts for nothing, and many CPUs take a hundred times as long for arithmetic with denormal numbers.
   Val softmaxWeight(Val d);
   Val compare(const char *predicate, Val a, Val b, bool isUnsigned = false); // "eq" "lt" …; ints or floats
   Val select(Val c, Val a, Val b);

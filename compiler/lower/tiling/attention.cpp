@@ -10,8 +10,8 @@ namespace {
 constexpr int64_t kLeastSide = 16;
 /// The longest row of a head.
 constexpr int64_t kLongestHead = 256;
-/// So many rows of queries or more are a block of a CPU's: of few, and of many.
-constexpr int64_t kManyQueries = 64, kMostQueries = 256;
+/// From so many rows of queries on, a CPU's block of them is not the least one; and from so many the largest.
+constexpr int64_t kSomeQueries = 64, kManyQueries = 256;
 } // namespace
 
 AttentionTiling chooseAttentionTiling(const plan::Plan &plan, const plan::Kernel &kernel, const TileTarget &target) {
@@ -28,11 +28,11 @@ AttentionTiling chooseAttentionTiling(const plan::Plan &plan, const plan::Kernel
     least = kLeastSide;
     out.queries = block.queries, out.keys = block.keys, out.warps = block.warps, out.stages = block.stages;
   } else if (!isReducedFloat(spec.k.dtype)) {
-    // The more rows share each block of keys and values, the less often those are brought into order; sums and scores stay in the second cache,
-    // of a few rows in the first.
-    const int64_t queries = upperBound(facts, x[2], kMostQueries);
-    if (queries >= kManyQueries) out.queries = kManyQueries, out.keys = kManyQueries / 2;
-    if (queries >= kMostQueries && usualSize(x[2], facts) >= kMostQueries) out.queries = 2 * kManyQueries, out.keys = kManyQueries;
+    // The more rows share each block of keys and values, the less often those are brought into order. With heads of 64, sums, scores and blocks take
+    // 96 KiB at 128 rows and 64 keys, which the second cache holds, and 40 KiB at 64 and 32, most of which the first does.
+    const int64_t queries = upperBound(facts, x[2], kManyQueries);
+    if (queries >= kSomeQueries) out.queries = 64, out.keys = 32;
+    if (queries >= kManyQueries && usualSize(x[2], facts) >= kManyQueries) out.queries = 128, out.keys = 64;
   }
   out.head = std::max(out.head, least), out.value = std::max(out.value, least);
   out.queries = std::clamp(nextPowerOfTwo(upperBound(facts, x[2], out.queries)), least, out.queries);

@@ -263,5 +263,42 @@ TEST(Uses, TakesATotalFromTheScanByTheSameFunction) {
   }
 }
 
+/// Rows times a factor each, as a softmax scales its sums.
+TEST(Uses, KeepsColumnsThatTakeMuchAndOfAChainOnlyItsEnd) {
+  const std::string text = R"(tt.func public @f(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %c: tensor<16x1xf32>, %t: tensor<16x8xf32>) {
+  %e = math.log %c : tensor<16x1xf32>
+  %d = arith.negf %c : tensor<16x1xf32>
+  %eb = tt.broadcast %e : tensor<16x1xf32> -> tensor<16x8xf32>
+  %db = tt.broadcast %d : tensor<16x1xf32> -> tensor<16x8xf32>
+  %s = math.log %t : tensor<16x8xf32>
+  %u = math.exp %s : tensor<16x8xf32>
+  %v = arith.mulf %u, %eb : tensor<16x8xf32>
+  %w = arith.mulf %u, %db : tensor<16x8xf32>
+  %xs = tt.splat %x : !tt.ptr<f32> -> tensor<16x8x!tt.ptr<f32>>
+  %ys = tt.splat %y : !tt.ptr<f32> -> tensor<16x8x!tt.ptr<f32>>
+  tt.store %xs, %v : tensor<16x8x!tt.ptr<f32>>
+  tt.store %ys, %w : tensor<16x8x!tt.ptr<f32>>
+  tt.return
+}
+)";
+  std::unique_ptr<MLIRContext> context = makeTileContext();
+  Result<OwningOpRef<ModuleOp>> module = parseTile(text, "columns.ttir", context.get());
+  ASSERT_TRUE(module) << module.error().str();
+  tt::FuncOp function = *(*module)->getOps<tt::FuncOp>().begin();
+  Uses uses;
+  auto resultOf = [&](StringRef name, unsigned columns) {
+    Value found;
+    function.walk([&](Operation *op) {
+      if (op->getName().getStringRef() == name && cast<RankedTensorType>(op->getResult(0).getType()).getDimSize(1) == columns) found = op->getResult(0);
+    });
+    return found;
+  };
+  EXPECT_TRUE(uses.mustKeep(resultOf("math.log", 1)));   // a factor for each row
+  EXPECT_FALSE(uses.mustKeep(resultOf("arith.negf", 1))); // as dear to load
+  // Both stores read the exponential, whose logarithm nothing else reads.
+  EXPECT_TRUE(uses.worthKeeping(resultOf("math.exp", 8)));
+  EXPECT_FALSE(uses.worthKeeping(resultOf("math.log", 8)));
+}
+
 } // namespace
 } // namespace neso::cpu::test

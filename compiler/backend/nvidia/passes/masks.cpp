@@ -1,9 +1,11 @@
 #include "backend/nvidia/passes/masks.h"
 
+#include "backend/nvidia/passes/assign.h"
 #include "ir/tile/passes/axis_info.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/SmallVector.h"
 
 using namespace mlir;
@@ -39,9 +41,16 @@ private:
     return matchPattern(holds, m_One()) || dependsOnData(holds) ? holds : Value();
   }
   static bool dependsOnData(Value v) {
-    Operation *op = v.getDefiningOp();
-    if (!op || (op->getNumOperands() == 0 && !matchPattern(v, m_Constant()))) return true;
-    return llvm::any_of(op->getOperands(), dependsOnData);
+    // Values are shared: each is looked at once, not once for every way to it.
+    SmallVector<Value> ways{v};
+    llvm::SmallPtrSet<Operation *, 16> seen;
+    while (!ways.empty()) {
+      const Value at = ways.pop_back_val();
+      Operation *op = at.getDefiningOp();
+      if (!op || (op->getNumOperands() == 0 && !matchPattern(at, m_Constant()))) return true;
+      if (seen.insert(op).second) ways.append(op->operand_begin(), op->operand_end());
+    }
+    return false;
   }
   Value whole(Value mask) {
     Operation *op = mask.getDefiningOp();
@@ -250,17 +259,17 @@ int narrowMasks(tt::FuncOp function, int warps) {
 namespace {
 /// Of a load or store of a tensor, what it is masked by; else null.
 Value maskOf(Operation *op) {
-  if (tt::LoadOp load = dyn_cast<tt::LoadOp>(op)) return isa<RankedTensorType>(load.getType()) ? load.getMask() : Value();
-  if (tt::StoreOp store = dyn_cast<tt::StoreOp>(op)) return isa<RankedTensorType>(store.getPtr().getType()) ? store.getMask() : Value();
-  return {};
+  if (!isa<tt::LoadOp, tt::StoreOp>(op)) return {};
+  const AccessOperands access = *accessOperands(op);
+  return isa<RankedTensorType>(access.ptr.getType()) ? access.mask : Value();
 }
 
 /// Whether the access would take more elements as one without its mask.
 bool maskNarrows(Operation *op, const AxisInfoAnalysis &axis) {
-  Value ptr = op->getOperand(0);
-  const AxisInfo info = axis.get(ptr);
+  const AccessOperands access = *accessOperands(op);
+  const AxisInfo info = axis.get(access.ptr);
   const int fast = int(std::max_element(info.contiguity.begin(), info.contiguity.end()) - info.contiguity.begin());
-  return axis.vectorWidth(ptr, maskOf(op), fast) < axis.vectorWidth(ptr, {}, fast);
+  return axis.vectorWidth(access.ptr, access.mask, fast) < axis.vectorWidth(access.ptr, {}, fast);
 }
 
 void dropMask(Operation *op) {

@@ -1,4 +1,6 @@
-// Masks of tiles that leave out nothing in most turns of a loop: a scalar says so beforehand.
+// What is known of masks before they are computed: that they leave out nothing, as scalars say beforehand, and that 32 bits are enough for them.
+//
+// In most turns of a loop masks of tiles leave out nothing:
 //
 //     s' = select(keys < length & keys <= rows, s, -inf)
 //         ──▶   s' = if first + 127 < length & first + 127 <= start { s } else { select … }

@@ -301,6 +301,28 @@ TEST(Tiling, WelfordIsTwoPassesOverRowsThatAProgramKeeps) {
   }
 }
 
+TEST(Tiling, BlocksOfAttentionOnCpusGrowWithTheQueries) {
+  auto tilingOf = [](int64_t queries, DType t) {
+    constexpr int64_t kHeads = 2, kHead = 64;
+    const int64_t elements = kHeads * queries * kHead;
+    Maker m;
+    const Expr of = i(1) * queries * kHead + Expr(AttentionSpec::symbol(AttentionSpec::Element));
+    const Expr row = of + Expr(AttentionSpec::symbol(AttentionSpec::Query)) * kHead, key = of + Expr(AttentionSpec::symbol(AttentionSpec::Key)) * kHead;
+    AttentionSpec s;
+    s.q = {m.input("q", elements, t), row, t}, s.k = {m.input("k", elements, t), key, t}, s.v = {m.input("v", elements, t), key, t};
+    s.out = {addTemp(m.p, "out", t, elements), row, t};
+    s.keyLength = queries, s.headSize = kHead;
+    m.node({1, kHeads, queries, kHead}, {}, s), m.output(s.out.buffer);
+    const plan::Plan plan = m.plan();
+    const AttentionTiling tiling = chooseAttentionTiling(plan, plan.kernels[0], TileTarget());
+    return std::pair(tiling.queries, tiling.keys);
+  };
+  EXPECT_EQ(tilingOf(256, DType::F32), std::pair(int64_t{128}, int64_t{64}));
+  EXPECT_EQ(tilingOf(255, DType::F32), std::pair(int64_t{64}, int64_t{32}));
+  EXPECT_EQ(tilingOf(63, DType::F32), std::pair(int64_t{32}, int64_t{64}));
+  EXPECT_EQ(tilingOf(256, DType::BF16), std::pair(int64_t{32}, int64_t{64}));
+}
+
 TEST(Tiling, ShortColumnsThatArePassedOverTwiceAreHeld) {
   auto tilingOf = [](int64_t length, ReduceKind kind) {
     constexpr int64_t kResults = 4096;
