@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "backend/target.h"
+#include "base/diagnostics/cli.h"
 #include "base/diagnostics/common.h"
 #include "base/json.h"
 #include "base/words.h"
@@ -39,12 +40,18 @@ std::vector<std::pair<std::string, std::string>> notesOf(const CompileOptions &o
   const bool here = options.archs.empty() || options.archs[0] == kNativeArch;
   const std::optional<const char *> isa = named(kTorchNames, here ? native->name : std::string_view(options.archs[0]));
   if (!isa) return out;
-  out.insert(out.end(), {{"AOTI_PLATFORM", "linux"}, {"AOTI_MACHINE", "x86_64"}, {"AOTI_CPU_ISA", *isa}, {"AOTI_COMPUTE_CAPABILITY", ""}});
+  out.insert(out.end(), {{"AOTI_PLATFORM", "linux"}, {"AOTI_MACHINE", std::string(native->machine)}, {"AOTI_CPU_ISA", *isa}, {"AOTI_COMPUTE_CAPABILITY", ""}});
   return out;
 }
 } // namespace
 
 Result<std::string> asAotiArchive(const Compilation &compiled, const CompileOptions &options, const std::string &library) {
+  // The library beside this program is for its own kind of machine, and so is PyTorch that loads it.
+  const Backend *backend = findBackend(options.target);
+  const Target *native = backend ? backend->native() : nullptr;
+  for (std::string_view name : compiled.targets)
+    if (const Target *target = backend ? backend->find(name) : nullptr; native && target && target->machine != native->machine)
+      return fail(diag::AotiForeignMachine, {}, name, native->machine);
   const std::string path = library.empty() ? besideThisProgram() : library;
   std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen(path.c_str(), "rb"), std::fclose);
   if (!file) return fail(diag::FileUnreadable, {}, path, std::strerror(errno));

@@ -94,7 +94,7 @@ int run(Options o) {
   double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::error_code unknown; // of a pipe: 0
   const auto bytes = std::filesystem::is_regular_file(o.output, unknown) ? std::filesystem::file_size(o.output, unknown) : 0;
-  std::fprintf(stderr, "%s: %.1f MB, compiled in %.2f s\n", o.output.c_str(), static_cast<double>(bytes) / 1e6, seconds);
+  fmt::print(stderr, "{}: {:.1f} MB for {}, compiled in {:.2f} s\n", o.output, static_cast<double>(bytes) / 1e6, fmt::join(c->targets, ", "), seconds);
   if (o.compile.weights.kind == WeightPlace::File)
     std::fprintf(stderr, "its weights: %s\n", o.compile.weights.path.c_str());
   return 0;

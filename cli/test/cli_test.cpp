@@ -511,6 +511,25 @@ TEST_F(Cli, HelpManualAndReferenceComeFromTheOptions) {
   EXPECT_NE(reference.find("| `--format` | neso\\|aoti | "), std::string::npos) << reference;
 }
 
+TEST_F(Cli, PortablePackagesAreForEveryX86AndOthersSaySo) {
+  const std::string compile = "compile " NESO_SOURCE_DIR "/tests/goldens/weights/mlp.pt2 -o m.neso ";
+  Outcome o = neso(compile + "--arch portable");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.err.find(" MB for x86-64-v2, x86-64-v3, x86-64-v4, compiled in "), std::string::npos) << o.err;
+  const std::string info = neso("info m.neso").out;
+  for (const char *level : {"x86-64-v2", "x86-64-v3", "x86-64-v4"}) EXPECT_NE(info.find(std::string("target cpu ") + level), std::string::npos) << info;
+  EXPECT_EQ(neso("run m.neso --random").code, 0);
+#if defined(__x86_64__)
+  // Code for another processor is made here and refused here.
+  ASSERT_EQ(neso(compile + "--arch aarch64").code, 0);
+  o = neso("run m.neso --random");
+  EXPECT_NE(o.err.find("error[E0718]: the package holds code for aarch64"), std::string::npos) << o.err;
+  o = neso(compile + "--arch aarch64 --format aoti");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("error[E0819]: archives for PyTorch's loader hold a library"), std::string::npos) << o.err;
+#endif
+}
+
 // A terminal of the program script, whose copy of what was shown is read.
 TEST_F(Cli, ATerminalSeesHowCompilingGoesOn) {
   if (std::system("command -v script >/dev/null")) GTEST_SKIP() << "no program script";

@@ -32,6 +32,8 @@ struct Target {
   Capabilities caps;
   const Backend *backend;
   int number; // in the back end's own table
+  std::string_view machine = {}; // the processor that code runs on, as `uname -m` calls it; empty: a device of whatever machine
+  bool portable = false;         // of `--arch portable`
 };
 
 /// A tile function to make code of.
@@ -80,8 +82,8 @@ struct GeneratedCode {
   std::vector<Diagnostic> warnings;
 };
 
-/// Of --arch: the machine at hand.
-inline constexpr std::string_view kNativeArch = "native";
+/// Of --arch: the machine at hand; what together runs on most machines.
+inline constexpr std::string_view kNativeArch = "native", kPortableArch = "portable";
 
 class Backend {
 public:
@@ -106,7 +108,7 @@ public:
   /// What uses most of a device that calls itself so: it may have instructions of its own, whose code runs on no later one.
   virtual const Target *ofDevice(std::string_view name) const { return find(name); }
   bool prints(std::string_view stage) const;
-  /// "sm_80, sm_86, …".
+  /// What a user may say: "portable (x86-64-v2, …), x86-64-v2, …".
   std::string known() const;
 };
 
@@ -116,7 +118,7 @@ std::span<const Backend *const> backends();
 const Backend *findBackend(std::string_view kind);
 /// "cpu or cuda".
 std::string backendKinds();
-/// For help: "cpu: native (this machine), x86-64-v3, …; without --arch native; cuda: …".
+/// For help: "cpu: native (this machine), portable (x86-64-v2, …), x86-64-v2, …; without --arch native; cuda: …".
 std::string targetHelp();
 
 } // namespace neso

@@ -33,7 +33,7 @@ std::string backendKinds() {
 std::string targetHelp() {
   std::string out;
   for (const Backend *b : backends())
-    out += fmt::format("{}{}: native ({}), {}; without --arch {}", out.empty() ? "" : "; ", b->kind(),
+    out += fmt::format("{}{}: {} ({}), {}; without --arch {}", out.empty() ? "" : "; ", b->kind(), kNativeArch,
                        b->native() ? "this machine" : "this machine's device", b->known(),
                        &b->usual() == b->native() ? "native" : b->usual().name);
   return out;
@@ -45,9 +45,12 @@ bool Backend::prints(std::string_view stage) const {
 }
 
 std::string Backend::known() const {
-  std::string out;
-  for (const Target &t : targets()) out += (out.empty() ? "" : ", ") + std::string(t.name);
-  return out;
+  std::string all, portable;
+  for (const Target &t : targets()) {
+    all += fmt::format("{}{}", all.empty() ? "" : ", ", t.name);
+    if (t.portable) portable += fmt::format("{}{}", portable.empty() ? "" : ", ", t.name);
+  }
+  return portable.empty() ? all : fmt::format("{} ({}), {}", kPortableArch, portable, all);
 }
 
 } // namespace neso

@@ -297,6 +297,7 @@ public:
     Result<Targets> targets = parseTargets(options_.target, options_.archs);
     if (!targets) return targets.takeError();
     targets_ = std::move(*targets);
+    for (const Target *target : targets_.all) out_.targets.push_back(target->name);
     Result<Settings> settings = parseSettings(options_.options, targets_, sink_);
     if (!settings) return settings.takeError();
     settings_ = std::move(*settings);

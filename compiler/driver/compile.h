@@ -73,6 +73,7 @@ struct Compilation {
   std::string operatorCalls; // JSON: what PyTorch's loader is told of the operators of the caller's; empty: the model calls none
   std::vector<StepTime> times;
   std::vector<KernelWay> ways;
+  std::vector<std::string_view> targets; // names of the machines that code was made for
 };
 
 Result<Compilation> compileModel(const std::string &path, const CompileOptions &options, DiagnosticSink &sink);

@@ -20,6 +20,11 @@ Result<Targets> parseTargets(const std::string &kind, const std::vector<std::str
   Targets out;
   for (const std::string &arch : archs) {
     const bool native = arch == kNativeArch;
+    if (const size_t before = out.all.size(); arch == kPortableArch) {
+      for (const Target &t : backend->targets())
+        if (t.portable) out.all.push_back(&t);
+      if (out.all.size() > before) continue;
+    }
     const Target *target = native ? backend->native() : backend->find(arch);
     if (!target && native) return fail(diag::NativeUnknown, {}, kind, "the compiler sees no devices", backend->known());
     if (!target) return fail(diag::ArchUnknown, {}, arch, kind, fmt::format("{}, {}", kNativeArch, backend->known()));

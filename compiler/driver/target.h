@@ -23,7 +23,7 @@ struct Targets {
   schedule::ScheduleOptions scheduleOptions() const;
 };
 
-/// `kind` is a back end's ("cpu"; empty: the first one's), `archs` are its targets' names or kNativeArch; none: its usual
+/// `kind` is a back end's ("cpu"; empty: the first one's), `archs` are its targets' names, kNativeArch or kPortableArch; none: its usual
 /// one. TargetUnknown, ArchUnknown; NativeUnknown where only a device knows, whom the caller must ask.
 Result<Targets> parseTargets(const std::string &kind, const std::vector<std::string> &archs);
 

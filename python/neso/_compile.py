@@ -154,7 +154,7 @@ def compile(model, args=None, kwargs=None, *, dynamic_shapes=None, strict=False,
 
     model:   an nn.Module (with example `args`, `kwargs` and `dynamic_shapes` as for torch.export.export), an ExportedProgram, the path of a
              .pt2, or its bytes
-    target:  "cpu" or "cuda"; arch: "native", "x86-64-v3", "sm_90", …, or several
+    target:  "cpu" or "cuda"; arch: "native", "portable", "x86-64-v3", "aarch64", "sm_90", …, or several
     options: as --option of the program: {"fuse-user-kernels": "off"}
     kernels: kernel bundles or Triton sources of the model's own kernels, where the .pt2 does not carry them
     tune:    measure other ways to compute each kernel on this machine, and keep the fastest; a path: results go to that file, and those

@@ -1,12 +1,14 @@
 // Runs every case of tests/goldens through the compiler and the runtime, in this process, and compares with what PyTorch gave.
 //
-//     run_goldens [--goldens DIR] [--only TEXT] [--part I/N] [--jobs N] [--arch LEVEL | --gpu ARCHS [--assemble]] [--option K=V] [--refused] [--verdicts FILE] [--rules FILE]
+//     run_goldens [--goldens DIR] [--only TEXT] [--part I/N] [--jobs N] [--arch LEVEL [--behind COMMAND] | --gpu ARCHS [--assemble]] [--option K=V]
+//                 [--refused] [--verdicts FILE] [--rules FILE]
 //
 // One program (.pt2) is one child process: a crash or a hang is that program's failure and nobody else's. Each run is made twice on
 // one context, and the second must give the same bits; where the program changes its buffers, the run says what a second call on that
 // context must give. The runtime must walk the steps that the printed plan has. A refusal with an error code fails, unless unsupported.txt lists it with that
 // code; what is listed there must still be refused. --verdicts writes "<run> TAB right|refused|wrong|crash|timeout TAB <why>" by line, for
-// tools/opinfo_check.py. --arch compiles for another CPU level than this machine's best. --gpu only compiles, for those GPUs,
+// tools/opinfo_check.py. --arch compiles for another CPU level than this machine's best; --behind runs the packages on another processor, by
+// a command that starts package_runner behind an emulator. --gpu only compiles, for those GPUs,
 // down to PTX or, with --assemble, to machine code where an assembler is found, else what passes counts as skipped too
 // (tools/gpu_check.py runs programs on a GPU); unsupported_gpu.txt then counts as well. Ends with "N passed, N failed, N skipped"; exit code 0 only if nothing failed.
 #include <algorithm>
@@ -29,6 +31,7 @@
 #include "base/diagnostics/graph.h"
 #include "base/rules.h"
 #include "driver/compile.h"
+#include "e2e/machine.h"
 #include "e2e/plan_steps.h"
 #include "e2e/tensors.h"
 
@@ -123,32 +126,16 @@ private:
   FILE *file_;
 };
 
-struct Model {
-  neso_model *model = nullptr;
-  ~Model() { neso_model_free(model); }
-};
-struct Context {
-  neso_context *context = nullptr;
-  ~Context() { neso_context_free(context); }
-};
-
 // The tensors of one run, and the outcome of its first execution.
 class Execution {
 public:
   /// `steps` are those of the plan that was packed.
-  Execution(neso_model *model, const fs::path &folder, const Run &run, const std::vector<std::string> &steps)
-      : model_(model), folder_(folder), run_(run), steps_(steps) {}
+  Execution(Machine &machine, const fs::path &folder, const Run &run, const std::vector<std::string> &steps)
+      : machine_(machine), folder_(folder), run_(run), steps_(steps) {}
 
   // "" when everything is as expected.
   std::string check() {
-    neso_context_options options{};
-    options.struct_size = sizeof options;
-    options.on_step = [](void *user, const neso_step_event *event) {
-      if (!event->after) static_cast<Execution *>(user)->walked_.push_back(nameOf(*event));
-      return 0;
-    };
-    options.on_step_user = this;
-    if (neso_context_create(model_, &options, &context_.context) != NESO_OK) return neso_error_text();
+    if (std::string error = machine_.beginContext(); !error.empty()) return error;
     for (const Call &call : run_.calls) {
       const std::string which = &call == &run_.calls.front() ? "" : "second call: ";
       std::string error;
@@ -157,9 +144,11 @@ public:
       if (!call.inputs.empty() && !read(call, call.inputs, &inputs_, &error)) return error;
       if (!read(call, call.outputs, &expected_, &error)) return error;
       for (auto &[name, tensor] : inputs_) originals_[name] = dense(tensor.view());
-      walked_.clear();
+      buffers_.clear();
+      for (auto &[name, want] : expected_)
+        if (name.rfind("buffer.", 0) == 0) buffers_.push_back(name.substr(7));
       if (error = execute(); !error.empty()) return which + error;
-      if (error = differenceOfSteps(steps_, walked_); !error.empty()) return which + error;
+      if (error = differenceOfSteps(steps_, machine_.steps); !error.empty()) return which + error;
       if (error = compareAll(call); !error.empty()) return which + error;
     }
     return run_.calls.size() > 1 ? "" : repeat();
@@ -174,19 +163,7 @@ private:
     return true;
   }
 
-  static std::string nameOf(const neso_step_event &event) {
-    return event.kernel ? std::string(event.what) + " " + event.kernel : event.what;
-  }
-
-  std::string execute() {
-    std::vector<neso_tensor> views(static_cast<size_t>(neso_model_input_count(model_)), neso_tensor{});
-    for (size_t i = 0; i < views.size(); ++i)
-      if (auto at = inputs_.find(std::to_string(i)); at != inputs_.end()) views[i] = at->second.view();
-    outputs_.assign(static_cast<size_t>(neso_model_output_count(model_)), neso_tensor{});
-    if (neso_run(context_.context, views.data(), views.size(), outputs_.data(), outputs_.size()) != NESO_OK)
-      return fmt::format("run failed: {}", neso_error_text());
-    return "";
-  }
+  std::string execute() { return machine_.run(inputs_, buffers_); }
 
   std::string compareAll(const Call &call) {
     for (auto &[name, want] : expected_) {
@@ -194,15 +171,15 @@ private:
       Tolerance tolerance = bound == call.tolerance.end() ? Tolerance{} : bound->second;
       neso_tensor got{};
       if (name.rfind("buffer.", 0) == 0) {
-        if (neso_context_buffer(context_.context, name.c_str() + 7, &got) != NESO_OK) return neso_error_text();
+        got = machine_.kept[static_cast<size_t>(std::find(buffers_.begin(), buffers_.end(), name.substr(7)) - buffers_.begin())];
         mutates_ = true;
       } else if (name.rfind("input.", 0) == 0) {
         got = inputs_[name.substr(6)].view();
         mutates_ = true;
       } else {
         size_t index = std::strtoul(name.c_str(), nullptr, 10);
-        if (index >= outputs_.size()) return fmt::format("there is no output {}", name);
-        got = outputs_[index];
+        if (index >= machine_.outputs.size()) return fmt::format("there is no output {}", name);
+        got = machine_.outputs[index];
       }
       if (std::string why = compare(got, want, tolerance, run_.values); !why.empty())
         return fmt::format("output {}: {}", name, why);
@@ -214,29 +191,27 @@ private:
   std::string repeat() {
     if (mutates_ || !run_.values) return "";
     std::vector<std::vector<char>> before;
-    for (const neso_tensor &output : outputs_) before.push_back(output.data ? dense(output) : std::vector<char>());
+    for (const neso_tensor &output : machine_.outputs) before.push_back(output.data ? dense(output) : std::vector<char>());
     if (std::string error = execute(); !error.empty()) return "second run: " + error;
-    for (size_t i = 0; i < outputs_.size(); ++i)
-      if (outputs_[i].data && dense(outputs_[i]) != before[i])
+    for (size_t i = 0; i < machine_.outputs.size(); ++i)
+      if (machine_.outputs[i].data && dense(machine_.outputs[i]) != before[i])
         return fmt::format("output {}: the second run gives other bits", i);
     for (auto &[name, tensor] : inputs_)
       if (dense(tensor.view()) != originals_[name]) return fmt::format("input {} was changed", name);
     return "";
   }
 
-  neso_model *model_;
+  Machine &machine_;
   const fs::path &folder_;
   const Run &run_;
   const std::vector<std::string> &steps_;
-  std::vector<std::string> walked_;
-  Context context_;
+  std::vector<std::string> buffers_;
   Tensors inputs_, expected_;
   std::map<std::string, std::vector<char>> originals_;
-  std::vector<neso_tensor> outputs_;
   bool mutates_ = false;
 };
 
-void runProgram(const Program &program, const CompileOptions &options, Report &report) {
+void runProgram(const Program &program, const CompileOptions &options, const std::string &behind, Report &report) {
   DiagnosticSink sink;
   CompileOptions mine = options;
   // A kernel bundle beside the program, where its archive holds none.
@@ -258,14 +233,14 @@ void runProgram(const Program &program, const CompileOptions &options, Report &r
     for (const Run &run : program.runs) report.pass(run.name);
     return;
   }
-  Model model;
-  if (neso_model_load_memory(compiled->package.data(), compiled->package.size(), nullptr, &model.model) != NESO_OK) {
-    report.fail("", neso_error_text());
+  std::unique_ptr<Machine> machine = behind.empty() ? thisMachine() : emulatedMachine(behind);
+  if (std::string why = machine->load(compiled->package); !why.empty()) {
+    report.fail("", why);
     return;
   }
   fs::path folder = program.file.parent_path();
   for (const Run &run : program.runs) {
-    std::string why = Execution(model.model, folder, run, steps).check();
+    std::string why = Execution(*machine, folder, run, steps).check();
     if (why.empty())
       report.pass(run.name);
     else
@@ -281,8 +256,8 @@ struct Child {
 
 class Runner {
 public:
-  Runner(CompileOptions options, std::map<std::string, std::string> unsupported, bool showRefused, FILE *verdicts)
-      : options_(std::move(options)), unsupported_(std::move(unsupported)), showRefused_(showRefused),
+  Runner(CompileOptions options, std::string behind, std::map<std::string, std::string> unsupported, bool showRefused, FILE *verdicts)
+      : options_(std::move(options)), behind_(std::move(behind)), unsupported_(std::move(unsupported)), showRefused_(showRefused),
         verdicts_(verdicts) {}
 
   void runAll(const std::vector<Program> &programs, size_t jobs) {
@@ -312,7 +287,7 @@ private:
       setrlimit(RLIMIT_CPU, &limit);
       alarm(kSecondsPerProgram);
       Report report(dup(child.descriptor));
-      runProgram(program, options_, report);
+      runProgram(program, options_, behind_, report);
       _exit(0);
     }
     children_.push_back(child);
@@ -381,6 +356,7 @@ private:
   }
 
   CompileOptions options_;
+  std::string behind_;
   std::map<std::string, std::string> unsupported_;
   bool showRefused_;
   FILE *verdicts_; // may be null
@@ -411,7 +387,7 @@ std::vector<std::string> splitAtCommas(const std::string &text) {
 
 int runGoldens(int argc, char **argv) {
   fs::path goldens = fs::path(NESO_SOURCE_DIR) / "tests" / "goldens";
-  std::string only, verdicts, rules;
+  std::string only, verdicts, rules, behind;
   size_t jobs = 2, part = 1, parts = 1;
   bool showRefused = false, assemble = false;
   CompileOptions options;
@@ -440,11 +416,13 @@ int runGoldens(int argc, char **argv) {
                                    equals < setting.size() ? setting.substr(equals + 1) : "");
     } else if (option == "--arch" && i + 1 < argc)
       options.archs = {argv[++i]};
+    else if (option == "--behind" && i + 1 < argc)
+      behind = argv[++i];
     else if (option == "--jobs" && i + 1 < argc)
       jobs = std::max(1, std::atoi(argv[++i]));
     else {
-      fmt::print(stderr, "usage: run_goldens [--goldens DIR] [--only TEXT] [--part I/N] [--jobs N] [--arch LEVEL | --gpu ARCHS "
-                         "[--assemble]] [--option K=V] [--refused] [--verdicts FILE] [--rules FILE]\n");
+      fmt::print(stderr, "usage: run_goldens [--goldens DIR] [--only TEXT] [--part I/N] [--jobs N] [--arch LEVEL [--behind COMMAND] | "
+                         "--gpu ARCHS [--assemble]] [--option K=V] [--refused] [--verdicts FILE] [--rules FILE]\n");
       return 2;
     }
   }
@@ -474,7 +452,7 @@ int runGoldens(int argc, char **argv) {
     notAssembled = assemble && !nvidia::findAssembler();
   }
   if (!rules.empty() && !watchRules()) return 2;
-  Runner runner(options, std::move(unsupported), showRefused, verdictFile);
+  Runner runner(options, behind, std::move(unsupported), showRefused, verdictFile);
   runner.runAll(programs, jobs);
   if (!rules.empty()) std::ofstream(rules) << ruleCounts();
   if (verdictFile) std::fclose(verdictFile);

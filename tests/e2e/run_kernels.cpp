@@ -132,8 +132,7 @@ void compare(const Case &c, const Prepared &p, const uint8_t *want) {
 /// Level, and whether arguments are known.
 std::vector<std::pair<cpu::CpuLevel, bool>> forms() {
   std::vector<std::pair<cpu::CpuLevel, bool>> out = {{cpu::nativeLevel(), true}};
-  for (cpu::CpuLevel level : {cpu::CpuLevel::V3, cpu::CpuLevel::V4, cpu::CpuLevel::V4Bf16, cpu::CpuLevel::V4Amx})
-    if (cpu::canRun(level)) out.emplace_back(level, false);
+  for (cpu::CpuLevel level : cpu::runnableLevels()) out.emplace_back(level, false);
   return out;
 }
 

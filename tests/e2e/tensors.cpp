@@ -12,8 +12,6 @@
 namespace neso::e2e {
 namespace {
 
-constexpr size_t kAlignment = 64;
-
 bool parseDType(std::string_view name, neso_dtype *out) {
   static constexpr std::pair<std::string_view, neso_dtype> kNames[] = {
 #define NESO_DTYPE(name, NAME, text, kind, bits, part, torch, number, safetensors, ...) {safetensors, NESO_##NAME},
@@ -98,30 +96,13 @@ bool readEntry(simdjson::dom::element entry, const char *blob, size_t blobSize, 
   }
   uint64_t begin, end;
   if (offsets.at(0).get(begin) || offsets.at(1).get(end) || begin > end || end > blobSize) return false;
-  tensor->bytes = end - begin;
-  if (tensor->bytes !=
-      static_cast<size_t>(count(tensor->sizes.data(), tensor->sizes.size())) * neso_dtype_size(tensor->dtype))
-    return false;
-  tensor->storage.resize(tensor->bytes + kAlignment);
-  std::memcpy(tensor->data(), blob + begin, tensor->bytes);
+  const int64_t elements = count(tensor->sizes.data(), tensor->sizes.size());
+  if (end - begin != static_cast<size_t>(elements) * neso_dtype_size(tensor->dtype)) return false;
+  tensor->fill({blob + begin, end - begin});
   return true;
 }
 
 } // namespace
-
-char *Tensor::data() {
-  uintptr_t address = reinterpret_cast<uintptr_t>(storage.data());
-  return storage.data() + (kAlignment - address % kAlignment) % kAlignment;
-}
-
-neso_tensor Tensor::view() {
-  neso_tensor t{};
-  t.data = data();
-  t.dtype = dtype;
-  t.rank = static_cast<int32_t>(sizes.size());
-  t.sizes = sizes.data();
-  return t;
-}
 
 bool readSafetensors(const std::string &path, Tensors *out, std::string *error) {
   std::string bytes;
@@ -143,28 +124,6 @@ bool readSafetensors(const std::string &path, Tensors *out, std::string *error) 
   error->clear();
   return true;
 }
-
-std::vector<char> dense(const neso_tensor &t) {
-  size_t rank = static_cast<size_t>(t.rank), item = neso_dtype_size(t.dtype);
-  size_t n = static_cast<size_t>(count(t.sizes, rank));
-  std::vector<char> out(n * item);
-  std::vector<int64_t> index(rank), strides(rank);
-  int64_t stride = 1;
-  for (size_t d = rank; d-- > 0; stride *= t.sizes[d]) strides[d] = t.strides ? t.strides[d] : stride;
-  int64_t at = 0;
-  for (size_t i = 0; i < n; ++i) {
-    std::memcpy(out.data() + i * item, static_cast<const char *>(t.data) + at * static_cast<int64_t>(item), item);
-    for (size_t d = rank; d-- > 0;) {
-      at += strides[d];
-      if (++index[d] < t.sizes[d]) break;
-      at -= strides[d] * t.sizes[d];
-      index[d] = 0;
-    }
-  }
-  return out;
-}
-
-bool sameBits(const neso_tensor &a, const neso_tensor &b) { return dense(a) == dense(b); }
 
 std::string compare(const neso_tensor &got, Tensor &want, Tolerance tolerance, bool values) {
   size_t rank = want.sizes.size();

@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "neso/neso.h"
@@ -15,6 +16,8 @@ struct Tensor {
   std::vector<char> storage;
   char *data();
   size_t bytes = 0;
+  /// Elements as they lie in memory.
+  void fill(std::string_view elements);
   /// Borrows this tensor, which must outlive the view.
   neso_tensor view();
 };

@@ -32,6 +32,33 @@ Value *FloatConverter::decodeBf16(Value *v) {
   return floatOf(b.CreateShl(b.CreateZExt(v, shaped(v, b.getInt32Ty())), 16));
 }
 
+Value *FloatConverter::decodeF16(Value *v) {
+  Value *x = b.CreateZExt(b.CreateBitCast(v, shaped(v, b.getInt16Ty())), shaped(v, b.getInt32Ty()));
+  Value *magnitude = b.CreateAnd(x, ci(x, 0x7fff)), *sign = b.CreateShl(b.CreateAnd(x, ci(x, 0x8000)), 16);
+  // As with f8: one exact multiplication corrects the bias.
+  Value *raised = b.CreateShl(magnitude, 13);
+  Value *scaled = bitsOf(b.CreateFMul(floatOf(raised), llvm::ConstantFP::get(shaped(x, b.getFloatTy()), 0x1p112)));
+  // Infinity keeps its zeros, a NaN what it says, and becomes quiet.
+  Value *quiet = b.CreateSelect(b.CreateICmpUGT(magnitude, ci(x, 0x7c00)), ci(x, 0x7fc00000), ci(x, 0x7f800000));
+  Value *finite = b.CreateICmpULT(magnitude, ci(x, 0x7c00));
+  return floatOf(b.CreateOr(b.CreateSelect(finite, scaled, b.CreateOr(raised, quiet)), sign));
+}
+
+Value *FloatConverter::encodeF16(Value *v) {
+  Value *bits = bitsOf(v), *a = b.CreateAnd(bits, ci(bits, 0x7fffffff)), *sign = b.CreateAnd(b.CreateLShr(bits, 16), ci(bits, 0x8000));
+  // Rounded in place: what overflows carries into the exponent of infinity.
+  Value *odd = b.CreateAnd(b.CreateLShr(a, 13), ci(a, 1));
+  Value *normal = b.CreateLShr(b.CreateAdd(b.CreateAdd(a, ci(a, 0xfff - ((127 - 15) << 23))), odd), 13);
+  // Below the least normal number adding a half rounds at the right place.
+  Value *half = llvm::ConstantFP::get(shaped(v, b.getFloatTy()), 0.5);
+  Value *tiny = b.CreateSub(bitsOf(b.CreateFAdd(floatOf(a), half)), bitsOf(half));
+  Value *code = b.CreateSelect(b.CreateICmpULT(a, ci(a, 0x38800000)), tiny, normal);
+  Value *nan = b.CreateOr(b.CreateAnd(b.CreateLShr(a, 13), ci(a, 0x3ff)), ci(a, 0x7e00));
+  Value *beyond = b.CreateSelect(b.CreateICmpUGT(a, ci(a, 0x7f800000)), nan, ci(a, 0x7c00));
+  code = b.CreateOr(b.CreateSelect(b.CreateICmpUGE(a, ci(a, 0x47800000)), beyond, code), sign);
+  return b.CreateBitCast(b.CreateTrunc(code, shaped(v, b.getInt16Ty())), shaped(v, b.getHalfTy()));
+}
+
 Value *FloatConverter::decodeF8(Value *v, const F8Format &f) {
   Value *x = b.CreateZExt(v, shaped(v, b.getInt32Ty()));
   Value *magnitude = b.CreateAnd(x, ci(x, 0x7f));

@@ -22,6 +22,9 @@ public:
   /// To f32.
   llvm::Value *decodeF8(llvm::Value *v, const F8Format &f);
   llvm::Value *decodeBf16(llvm::Value *v);
+  /// Of LLVM's half and to it, for processors without instructions for that.
+  llvm::Value *decodeF16(llvm::Value *v);
+  llvm::Value *encodeF16(llvm::Value *v);
   /// From f32. Out-of-range values become the largest finite one, as the GPU instructions (satfinite) do.
   llvm::Value *encodeF8(llvm::Value *v, const F8Format &f);
   llvm::Value *encodeBf16(llvm::Value *v, bool towardZero);

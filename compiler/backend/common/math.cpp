@@ -80,7 +80,12 @@ llvm::Type *MathEmitter::intType(V x) {
 }
 llvm::Type *MathEmitter::floatType(V x) { return withElement(x->getType(), b.getFloatTy()); }
 llvm::Type *MathEmitter::doubleType(V x) { return withElement(x->getType(), b.getDoubleTy()); }
-V MathEmitter::fma(V a, V m, V c) { return b.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, m, c}); }
+V MathEmitter::fma(V a, V m, V c) {
+  // Of steps of an approximation, which is how the CPU's back end knows that they may be nearly rounded once (withoutInstructions).
+  llvm::CallInst *fused = b.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, m, c});
+  fused->setHasApproxFunc(true);
+  return fused;
+}
 V MathEmitter::unary(unsigned id, V x) { return b.CreateUnaryIntrinsic(id, x); }
 
 V MathEmitter::poly(V x, std::initializer_list<double> highToLow) {

@@ -14,7 +14,7 @@ class CpuBackend final : public Backend {
 public:
   CpuBackend() {
     for (const LevelInfo &level : allLevels())
-      if (level.linked) targets_.push_back({level.name, {}, {}, this, static_cast<int>(&level - allLevels().data())});
+      targets_.push_back({level.name, {}, {}, this, static_cast<int>(&level - allLevels().data()), level.machine, level.portable});
   }
   std::string_view kind() const override { return "cpu"; }
   std::span<const Target> targets() const override { return targets_; }

@@ -50,6 +50,7 @@ void compileUnit(Unit &unit, const std::vector<TileFunction> &functions, CpuLeve
     out[i].scratchBytes = *scratch;
   }
   linkSpecialFunctions(module);
+  withoutInstructions(module, capabilities(level));
   for (llvm::Function &f : module)
     if (!f.isDeclaration()) setTargetAttributes(f, level);
   std::string why;
@@ -116,7 +117,7 @@ Result<CompiledCode> compileForCpu(const std::vector<TileFunction> &functions, C
     objects.push_back(std::move(unit.object));
   }
   if (error) return std::move(*error);
-  if (options.object || level == CpuLevel::AArch64) {
+  if (options.object) {
     code.format = CompiledCode::Format::RelocatableObject;
     if (!objects.empty()) code.image = std::move(objects[0]);
     return code;

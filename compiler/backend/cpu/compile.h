@@ -19,9 +19,9 @@
 
 namespace neso::cpu {
 
-/// What the code may use. V3: AVX2 and FMA; V4: AVX-512 F, BW, CD, DQ, VL; V4Bf16: and AVX-512 BF16; V4Amx: and AMX
-/// TILE, BF16, INT8; AArch64: objects only (no linking). Whoever runs V4Amx code must have the system's leave to use
-/// the tile registers: the runtime asks for it. In this order, each can do what those before it can.
+/// What the code may use. V2: SSE 4.2; V3: AVX2 and FMA; V4: AVX-512 F, BW, CD, DQ, VL; V4Bf16: and AVX-512 BF16; V4Amx: and AMX
+/// TILE, BF16, INT8; AArch64: NEON, of any 64-bit ARM processor. Whoever runs V4Amx code must have the system's leave to use
+/// the tile registers: the runtime asks for it. In this order, each can do what those before it of the same machine can.
 enum class CpuLevel : uint8_t {
 #define NESO_CPU_LEVEL(level, ...) level,
 #include "backend/cpu/levels.def"
@@ -30,10 +30,10 @@ enum class CpuLevel : uint8_t {
 
 /// The best level that this machine runs. Asks the system for the use of the tile registers, for the whole process.
 CpuLevel nativeLevel();
-/// Whether this machine runs code of a level; for tests, which go through all of them.
-bool canRun(CpuLevel level);
+/// All levels whose code this machine runs.
+std::vector<CpuLevel> runnableLevels();
 std::string_view name(CpuLevel level);
-/// "x86-64-v3", "x86-64-v4", "x86-64-v4+bf16", "x86-64-v4+amx", "aarch64", "native".
+/// A name of levels.def, or "native".
 std::optional<CpuLevel> parseLevel(std::string_view text);
 
 using neso::TileFunction;

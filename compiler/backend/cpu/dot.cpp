@@ -225,9 +225,12 @@ void Emitter::multiplyBlock(const Product &p, const Registers &registers, Value 
 void Emitter::addProduct(const Product &p, llvm::AllocaInst *sum, Value *x, Value *y) {
   llvm::Type *type = sum->getAllocatedType();
   Value *old = b.CreateLoad(type, sum);
-  Value *next = p.pairType ? b.CreateIntrinsic(type, llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {old, x, y})
-                : llvm::isa<mlir::FloatType>(p.computeType) ? b.CreateIntrinsic(llvm::Intrinsic::fma, {type}, {x, y, old})
-                                                            : b.CreateAdd(old, b.CreateMul(x, y));
+  const bool isFloat = llvm::isa<mlir::FloatType>(p.computeType);
+  // Sums of products have no rounding to keep: without the instruction they are rounded twice.
+  Value *next = p.pairType                          ? b.CreateIntrinsic(type, llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {old, x, y})
+                : isFloat && caps_.fusedMultiplyAdd ? b.CreateIntrinsic(llvm::Intrinsic::fma, {type}, {x, y, old})
+                : isFloat                           ? b.CreateFAdd(old, b.CreateFMul(x, y))
+                                                    : b.CreateAdd(old, b.CreateMul(x, y));
   b.CreateStore(next, sum);
 }
 

@@ -355,6 +355,9 @@ private:
   llvm::SmallVector<Lanes> combineReduced(const Reduced &r, llvm::ArrayRef<llvm::Value *> accumulated, llvm::ArrayRef<Lanes> elements);
   void makeAccumulators(Reduced &r, int64_t width);
   void startAccumulator(const Reduced &r, const std::optional<Reach> &reach, int64_t width);
+  /// The first `width_` lanes of an accumulator; putting them back leaves the others as they are.
+  llvm::Value *firstLanes(llvm::AllocaInst *accumulator);
+  void storeFirstLanes(llvm::Value *lanes, llvm::AllocaInst *accumulator);
   /// covers: the index counts for what is kept of values that others need, too.
   void accumulate(const Reduced &r, const Index &index, bool first, bool covers);
   void reduceRow(const Reduced &r, const Nest &nest, Index &outer, llvm::ArrayRef<mlir::Value> masks);

@@ -1,5 +1,6 @@
 // Reductions and scans with any combine function.
 #include <algorithm>
+#include <numeric>
 
 #include "backend/cpu/emitter.h"
 #include "ir/tile/tile.h"
@@ -188,6 +189,34 @@ void Emitter::startAccumulator(const Reduced &r, const std::optional<Reach> &rea
   b.CreateStore(width > 1 ? b.CreateVectorSplat(static_cast<unsigned>(width), from) : from, r.accumulators[0]);
 }
 
+/// The first lanes of an accumulator. Those of a narrow tail are part of a byte where lanes are bits, so bits are taken out of the whole.
+static bool sharesBytes(const llvm::AllocaInst *accumulator, int64_t lanes) {
+  auto *whole = llvm::dyn_cast<llvm::FixedVectorType>(accumulator->getAllocatedType());
+  return whole && whole->getElementType()->isIntegerTy(1) && whole->getNumElements() > lanes && lanes % 8 != 0;
+}
+
+Value *Emitter::firstLanes(llvm::AllocaInst *accumulator) {
+  llvm::Type *whole = accumulator->getAllocatedType(), *lane = whole->getScalarType();
+  if (sharesBytes(accumulator, width_)) {
+    llvm::SmallVector<int, 8> pick(static_cast<size_t>(width_));
+    std::iota(pick.begin(), pick.end(), 0);
+    return b.CreateShuffleVector(b.CreateLoad(whole, accumulator), pick);
+  }
+  return b.CreateLoad(width_ > 1 ? llvm::FixedVectorType::get(lane, static_cast<unsigned>(width_)) : lane, accumulator);
+}
+
+void Emitter::storeFirstLanes(Value *lanes, llvm::AllocaInst *accumulator) {
+  if (sharesBytes(accumulator, width_)) {
+    auto *whole = llvm::cast<llvm::FixedVectorType>(accumulator->getAllocatedType());
+    const int all = static_cast<int>(whole->getNumElements()), mine = static_cast<int>(width_);
+    llvm::SmallVector<int, 64> widen(static_cast<size_t>(all), -1), both(static_cast<size_t>(all));
+    for (int l = 0; l < all; ++l) both[static_cast<size_t>(l)] = l < mine ? l : all + l;
+    std::iota(widen.begin(), widen.begin() + mine, 0);
+    lanes = b.CreateShuffleVector(b.CreateShuffleVector(lanes, widen), b.CreateLoad(whole, accumulator), both);
+  }
+  b.CreateStore(lanes, accumulator);
+}
+
 /// Elements at `index` go into the accumulators: the first ones as they are. A narrow tail goes into the first lanes.
 void Emitter::accumulate(const Reduced &r, const Index &index, bool first, bool covers) {
   if (covers) cover(r.shape, &index);
@@ -196,16 +225,12 @@ void Emitter::accumulate(const Reduced &r, const Index &index, bool first, bool 
   coverIndex_ = nullptr;
   if (!first) {
     llvm::SmallVector<Value *, 2> current;
-    for (llvm::AllocaInst *a : r.accumulators) {
-      llvm::Type *t = a->getAllocatedType()->getScalarType();
-      if (width_ > 1) t = llvm::FixedVectorType::get(t, static_cast<unsigned>(width_));
-      current.push_back(b.CreateLoad(t, a));
-    }
+    for (llvm::AllocaInst *a : r.accumulators) current.push_back(firstLanes(a));
     llvm::SmallVector<Lanes> out = combineReduced(r, current, elements);
     elements.assign(out.begin(), out.end());
   }
   for (size_t i = 0; i < r.accumulators.size() && i < elements.size(); ++i)
-    b.CreateStore(vec(elements[i]), r.accumulators[i]);
+    storeFirstLanes(vec(elements[i]), r.accumulators[i]);
 }
 
 /// One row along the vector direction: several accumulators, combined at the end.
@@ -333,18 +358,14 @@ void Emitter::reduceAlong(Reduced &r) {
 
 /// The accumulators of all streams go into the first's.
 void Emitter::mergeStreams(llvm::ArrayRef<Reduced> streams) {
-  auto current = [&](llvm::AllocaInst *a) {
-    llvm::Type *t = a->getAllocatedType()->getScalarType();
-    return b.CreateLoad(width_ > 1 ? llvm::FixedVectorType::get(t, static_cast<unsigned>(width_)) : t, a);
-  };
   const Reduced &first = streams.front();
   for (const Reduced &r : streams.drop_front()) {
     llvm::SmallVector<Value *, 2> mine;
     llvm::SmallVector<Lanes, 2> others;
-    for (llvm::AllocaInst *a : first.accumulators) mine.push_back(current(a));
-    for (llvm::AllocaInst *a : r.accumulators) others.push_back(fromValue(current(a), currentLevel()));
+    for (llvm::AllocaInst *a : first.accumulators) mine.push_back(firstLanes(a));
+    for (llvm::AllocaInst *a : r.accumulators) others.push_back(fromValue(firstLanes(a), currentLevel()));
     llvm::SmallVector<Lanes> out = combineReduced(first, mine, others);
-    for (size_t i = 0; i < out.size(); ++i) b.CreateStore(vec(out[i]), first.accumulators[i]);
+    for (size_t i = 0; i < out.size(); ++i) storeFirstLanes(vec(out[i]), first.accumulators[i]);
   }
 }
 
@@ -457,9 +478,7 @@ void Emitter::reduceColumns(llvm::ArrayRef<Reduced> streams, const Nest &nest, c
         frames_.back().memo[keyOf(r.masked->columns, column)] = yes;
       }
       accumulateReached(streams, at, reach);
-      llvm::Type *type = r.accumulators[0]->getAllocatedType()->getScalarType();
-      type = llvm::FixedVectorType::get(type, static_cast<unsigned>(width));
-      storeBuffer(*r.results[0], at, fromValue(b.CreateLoad(type, r.accumulators[0]), currentLevel()));
+      storeBuffer(*r.results[0], at, fromValue(firstLanes(r.accumulators[0]), currentLevel()));
     });
   };
   const int64_t narrow = caps_.f32Lanes;

@@ -78,13 +78,13 @@ struct Host {
 #undef TILES
 } // namespace
 
-bool canRun(CpuLevel level) {
+static bool canRun(CpuLevel level) {
   const Host host;
   switch (level) {
     // Both tables call a level alike; one without a row in the other does not compile.
-#define NESO_CPU_LEVEL(level, name, lanes, registers, rows, vectors, masked, tables, pairs, tiles, bytes, cpu, features, wide, linked)   \
-  case CpuLevel::level:                                                                                               \
-    static_assert(kArchOf##level == name);                                                                            \
+#define NESO_CPU_LEVEL(level, name, ...)                                                                                \
+  case CpuLevel::level:                                                                                                \
+    static_assert(kArchOf##level == name);                                                                             \
     return runs##level(host);
 #include "backend/cpu/levels.def"
 #undef NESO_CPU_LEVEL
@@ -92,7 +92,16 @@ bool canRun(CpuLevel level) {
   NESO_UNREACHABLE("CPU level");
 }
 
+std::vector<CpuLevel> runnableLevels() {
+  std::vector<CpuLevel> out;
+  for (size_t i = 0; i < allLevels().size(); ++i)
+    if (canRun(static_cast<CpuLevel>(i))) out.push_back(static_cast<CpuLevel>(i));
+  return out;
+}
+
 CpuLevel nativeLevel() {
+  if (canRun(CpuLevel::AArch64)) return CpuLevel::AArch64;
+  if (!canRun(CpuLevel::V3)) return CpuLevel::V2;
   if (!canRun(CpuLevel::V4)) return CpuLevel::V3;
   if (!canRun(CpuLevel::V4Bf16)) return CpuLevel::V4;
   if (canRun(CpuLevel::V4Amx)) return CpuLevel::V4Amx;
@@ -102,8 +111,10 @@ CpuLevel nativeLevel() {
 
 std::span<const LevelInfo> allLevels() {
   static constexpr LevelInfo levels[] = {
-#define NESO_CPU_LEVEL(level, name, lanes, registers, rows, vectors, masked, tables, pairs, tiles, bytes, cpu, features, wide, linked)   \
-  {name, {lanes, registers, rows, vectors, masked, tables, pairs, tiles, ByteProducts::bytes}, cpu, features, wide, linked},
+#define NESO_CPU_LEVEL(level, name, lanes, registers, rows, vectors, fused, halves, masked, tables, pairs, tiles, bytes, machine, cpu,       \
+                       features, wide, portable)                                                                       \
+  {name, {lanes, registers, rows, vectors, fused, halves, masked, tables, pairs, tiles, ByteProducts::bytes},           \
+   machine, cpu, features, wide, portable},
 #include "backend/cpu/levels.def"
 #undef NESO_CPU_LEVEL
   };
@@ -141,7 +152,7 @@ std::unique_ptr<llvm::TargetMachine> makeTargetMachine(CpuLevel level) {
     if (auto it = registered.find("x86-disable-avoid-SFB"); it != registered.end())
       static_cast<llvm::cl::opt<bool> *>(it->second)->setValue(true);
   });
-  llvm::Triple triple(level == CpuLevel::AArch64 ? "aarch64-unknown-linux-gnu" : "x86_64-unknown-linux-gnu");
+  llvm::Triple triple(llvm::Twine(infoOf(level).machine) + "-unknown-linux-gnu");
   std::string error;
   const llvm::Target *target = llvm::TargetRegistry::lookupTarget(triple, error);
   if (!target) return nullptr;

@@ -19,6 +19,8 @@ struct Capabilities {
   int f32Lanes;            // of one vector register
   int vectorRegisters;     // architectural
   int dotRows, dotVectors; // accumulator block of the dot micro-kernel: rows × vectors
+  bool fusedMultiplyAdd;   // else written out where its single rounding counts (withoutInstructions)
+  bool halves;             // conversions between f16 and f32, else written out as well
   bool maskedMemory;       // masked loads and stores of every element size in one instruction
   bool tables;             // a shuffle that looks up as many f32 as a vector register has lanes, by the low bits of i32
   bool bf16Pairs;          // sums of products of pairs of bf16 in vector registers
@@ -31,9 +33,9 @@ Capabilities capabilities(CpuLevel level);
 struct LevelInfo {
   std::string_view name;
   Capabilities caps;
-  const char *cpu, *features; // LLVM's
-  bool wide;                  // vectors of 512 bits
-  bool linked;                // else there are relocatable objects only
+  const char *machine, *cpu, *features; // LLVM's
+  bool wide;                            // vectors of 512 bits
+  bool portable;                        // of `--arch portable`
 };
 /// In the order of CpuLevel.
 std::span<const LevelInfo> allLevels();
@@ -43,6 +45,10 @@ std::unique_ptr<llvm::TargetMachine> makeTargetMachine(CpuLevel level);
 
 /// Adds the function attributes that pick the level's instructions.
 void setTargetAttributes(llvm::Function &function, CpuLevel level);
+
+/// Writes out what the level has no instruction for and LLVM would call a library's function for: fused multiply-add of f32 and
+/// conversions of f16, with the same results; of f64 it stays a call of libm's. Before `optimize`, which makes arithmetic of f16 out of conversions.
+void withoutInstructions(llvm::Module &module, const Capabilities &caps);
 
 /// The pass list: short, since code comes out of the emitter already vectorised and mostly in shape.
 void optimize(llvm::Module &module, llvm::TargetMachine &machine);

@@ -19,3 +19,4 @@ NESO_DIAG(E0815, NpyImpossible, Error, "these outputs cannot be a .npy: {}; writ
 NESO_DIAG(E0816, OpLibraryUnusable, Error, "'{}' cannot be used as a library of operators: {}")
 NESO_DIAG(E0817, OpNotForReference, Error, "the reference interpreter runs on the CPU, for which the library of operators has no {}; add rows of NESO_CPU")
 NESO_DIAG(E0818, OpFailedInReference, Error, "operator '{}' failed when the reference interpreter called it: {}")
+NESO_DIAG(E0819, AotiForeignMachine, Error, "archives for PyTorch's loader hold a library that runs on this machine's kind alone, and {} is not of {}; leave --format aoti out")

@@ -134,14 +134,6 @@ inline std::string kernelText(const std::string &name) {
   return s.str();
 }
 
-/// The levels that this machine can run.
-inline std::vector<CpuLevel> levels() {
-  std::vector<CpuLevel> out;
-  for (CpuLevel level : {CpuLevel::V3, CpuLevel::V4, CpuLevel::V4Bf16, CpuLevel::V4Amx})
-    if (canRun(level)) out.push_back(level);
-  return out;
-}
-
 /// As the name of an instance of a test.
 inline std::string levelName(const testing::TestParamInfo<CpuLevel> &info) {
   std::string text;

@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Unary, MathTest,
 
 TEST_P(MathTest, WithinTwoUlp) {
   constexpr size_t kBlock = 1 << 16;
-  for (CpuLevel level : levels()) {
+  for (CpuLevel level : runnableLevels()) {
     Kernel k(unaryText(std::string(GetParam().op) + " %v"), level);
     ASSERT_TRUE(k.ok()) << k.error;
     double worst = 0;
@@ -102,7 +102,7 @@ TEST_P(MathTest, WithinTwoUlp) {
 /// math.exp that may leave out the smallest results, as a softmax's weights have it: 0 for what is below 2^-125, else as exact as the other.
 TEST(SoftmaxWeights, AreZeroInPlaceOfDenormals) {
   constexpr size_t kBlock = 1 << 16;
-  for (CpuLevel level : levels()) {
+  for (CpuLevel level : runnableLevels()) {
     Kernel k(unaryText("math.exp %v fastmath<afn>"), level);
     ASSERT_TRUE(k.ok()) << k.error;
     std::vector<float> x(kBlock), y(kBlock);
@@ -181,7 +181,7 @@ TEST_P(DoubleMathTest, WithinUnitsInTheLastPlace) {
   const DoubleFunction &f = GetParam();
   std::string text = unaryText(std::string(f.op) + " %v");
   for (size_t at; (at = text.find("f32")) != std::string::npos;) text.replace(at, 3, "f64");
-  for (CpuLevel level : levels()) {
+  for (CpuLevel level : runnableLevels()) {
     Kernel k(text, level);
     ASSERT_TRUE(k.ok()) << k.error;
     constexpr size_t n = 1 << 17;
@@ -217,7 +217,7 @@ TEST_P(DoubleMathTest, WithinUnitsInTheLastPlace) {
 /// The worst error in ulps of `text` over 2^13 inputs of [from, to].
 double worstOver(const std::string &text, float from, float to, double (*error)(float x, float y)) {
   double worst = 0;
-  for (CpuLevel level : levels()) {
+  for (CpuLevel level : runnableLevels()) {
     Kernel k(text, level);
     EXPECT_TRUE(k.ok()) << k.error;
     if (!k.ok()) return 1e9;
@@ -258,7 +258,7 @@ TEST(MathTest, NormalQuantile) {
   };
   const std::string text = unaryText(external("neso_ndtri_f32", "%v"), kCall);
   for (float to : {1e-37f, 1e-20f, 1e-6f, 1e-3f, 1.0f}) EXPECT_LE(worstOver(text, to * 1e-3f, to, error), 1) << to;
-  for (CpuLevel level : levels()) {
+  for (CpuLevel level : runnableLevels()) {
     Kernel k(text, level);
     ASSERT_TRUE(k.ok()) << k.error;
     std::vector<float> x(1024, 0.5f), y(1024);
@@ -307,7 +307,7 @@ TEST(MathTest, RemainderNeighbourAndHypot) {
   const float special[] = {0.0f,  -0.0f,    1.0f,      -1.0f, 2.0f,   1e-45f, 3.0f,    3.4028235e38f,
                            -0.5f, INFINITY, -INFINITY, NAN,   1e-40f, -3.0f,  -1e-45f, 1.1754944e-38f};
   for (const PairFunction &f : functions)
-    for (CpuLevel level : levels()) {
+    for (CpuLevel level : runnableLevels()) {
       Kernel k(withSecond(f.text), level);
       ASSERT_TRUE(k.ok()) << k.error;
       // Near each other, then any bit patterns, among them quotients up to 2^277.
@@ -333,7 +333,7 @@ TEST(MathTest, PowAndAtan2) {
   for (const char *op : {"pow", "atan2"}) {
     const bool isPow = std::string(op) == "pow";
     const std::string text = withSecond(isPow ? unaryText("math.powf %v, %w") : unaryText(external("__nv_atan2f", "%v, %w"), kCallOfTwo));
-    for (CpuLevel level : levels()) {
+    for (CpuLevel level : runnableLevels()) {
       Kernel k(text, level);
       ASSERT_TRUE(k.ok()) << k.error;
       constexpr size_t n = 65536;

@@ -73,7 +73,7 @@ TEST(Ptx, Floats) {
   std::vector<float> x = floats(1), y = floats(2);
   for (const Case &c : cases) {
     SCOPED_TRACE(c.text);
-    for (CpuLevel level : levels()) {
+    for (CpuLevel level : runnableLevels()) {
       Kernel k(program(c.text, "f32", "f32"), level);
       ASSERT_TRUE(k.ok()) << k.error;
       std::vector<float> out(64);
@@ -110,7 +110,7 @@ TEST(Ptx, Words) {
   std::vector<uint32_t> x = words(1), y = words(77);
   for (const Case &c : cases) {
     SCOPED_TRACE(c.text);
-    for (CpuLevel level : levels()) {
+    for (CpuLevel level : runnableLevels()) {
       Kernel k(program(c.text, "i32", "i32"), level);
       ASSERT_TRUE(k.ok()) << k.error;
       std::vector<uint32_t> out(64);
@@ -121,7 +121,7 @@ TEST(Ptx, Words) {
 }
 
 TEST(Ptx, FloatsBecomeIntegersWithSaturation) {
-  Kernel k(program("cvt.rzi.s32.f32 $0, $1;", "f32", "i32"), levels()[0]);
+  Kernel k(program("cvt.rzi.s32.f32 $0, $1;", "f32", "i32"), runnableLevels()[0]);
   ASSERT_TRUE(k.ok()) << k.error;
   std::vector<float> x = floats(3), y(64);
   x[0] = 1e20f, x[1] = -1e20f, x[2] = NAN;
@@ -136,7 +136,7 @@ TEST(Ptx, FloatsBecomeIntegersWithSaturation) {
 TEST(Ptx, OtherInstructionsAreRefused) {
   for (const char *text : {"ld.global.b32 $0, [$1];", "mov.u32 $0, %clock;", "bar.sync 0;", "add.f16x2 $0, $1, $2;",
                            "mov.b32 $0, {a, b};", "nonsense"}) {
-    Kernel k(program(text, "i32", "i32"), levels()[0]);
+    Kernel k(program(text, "i32", "i32"), runnableLevels()[0]);
     EXPECT_FALSE(k.ok()) << text;
     EXPECT_NE(k.error.find("E0601"), std::string::npos) << k.error;
   }
