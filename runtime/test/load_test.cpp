@@ -197,6 +197,7 @@ TEST(Load, TakesCodeOfEveryLevelThatTheProcessorHas) {
 #define FEATURE(name) &&__builtin_cpu_supports(name)
 // Theirs is the next test.
 #define TILES &&false
+#define SCALABLE(bytes) &&false
 #define NESO_CPU_NEEDS(level, name, needs)                                                                              \
   if (true needs) {                                                                                                    \
     EXPECT_EQ(load(packageWithCode(name)), NESO_OK) << name;                                                           \
@@ -208,6 +209,7 @@ TEST(Load, TakesCodeOfEveryLevelThatTheProcessorHas) {
 #undef ON_ARM64
 #undef FEATURE
 #undef TILES
+#undef SCALABLE
   EXPECT_GE(taken, 1);
 }
 

@@ -20,7 +20,8 @@
 namespace neso::cpu {
 
 /// What the code may use. V2: SSE 4.2; V3: AVX2 and FMA; V4: AVX-512 F, BW, CD, DQ, VL; V4Bf16: and AVX-512 BF16; V4Amx: and AMX
-/// TILE, BF16, INT8; AArch64: NEON, of any 64-bit ARM processor. Whoever runs V4Amx code must have the system's leave to use
+/// TILE, BF16, INT8; AArch64: NEON, of any 64-bit ARM processor;
+/// Sve256: SVE with vectors of 32 bytes or more. Whoever runs V4Amx code must have the system's leave to use
 /// the tile registers: the runtime asks for it. In this order, each can do what those before it of the same machine can.
 enum class CpuLevel : uint8_t {
 #define NESO_CPU_LEVEL(level, ...) level,

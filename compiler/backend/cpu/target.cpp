@@ -23,7 +23,8 @@
 #include "llvm/Transforms/Scalar/SROA.h"
 #include "llvm/Transforms/Scalar/SimplifyCFG.h"
 
-#if defined(__x86_64__) && defined(__linux__)
+#if defined(__linux__)
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -42,6 +43,17 @@ void LLVMInitializeAArch64AsmPrinter();
 namespace neso::cpu {
 
 namespace {
+/// Bytes of a vector of ARM's SVE; 0: there is none.
+[[maybe_unused]] int scalableBytes() {
+#if defined(__aarch64__) && defined(__linux__)
+  // PR_SVE_GET_VL; the upper half of the answer are flags.
+  const int answer = prctl(51, 0, 0, 0, 0);
+  return answer > 0 ? answer & 0xffff : 0;
+#else
+  return 0;
+#endif
+}
+
 /// Whether the system lets this process use the tile registers: their state is saved for processes that asked only.
 bool tilesPermitted() {
 #if defined(__x86_64__) && defined(__linux__)
@@ -67,6 +79,7 @@ struct Host {
 #define ON_ARM64 &&host.triple.isAArch64()
 #define FEATURE(name) &&host.has(name)
 #define TILES &&host.hasTiles()
+#define SCALABLE(bytes) &&scalableBytes() >= bytes
 #define NESO_CPU_NEEDS(level, name, needs)                                                                              \
   [[maybe_unused]] constexpr std::string_view kArchOf##level = name;                                                   \
   [[maybe_unused]] bool runs##level(const Host &host) { return true needs; }
@@ -76,6 +89,7 @@ struct Host {
 #undef ON_ARM64
 #undef FEATURE
 #undef TILES
+#undef SCALABLE
 } // namespace
 
 static bool canRun(CpuLevel level) {
@@ -100,6 +114,7 @@ std::vector<CpuLevel> runnableLevels() {
 }
 
 CpuLevel nativeLevel() {
+  if (canRun(CpuLevel::Sve256)) return CpuLevel::Sve256;
   if (canRun(CpuLevel::AArch64)) return CpuLevel::AArch64;
   if (!canRun(CpuLevel::V3)) return CpuLevel::V2;
   if (!canRun(CpuLevel::V4)) return CpuLevel::V3;
@@ -167,6 +182,8 @@ void setTargetAttributes(llvm::Function &function, CpuLevel level) {
     function.addFnAttr("prefer-vector-width", "512");
     function.addFnAttr("min-legal-vector-width", "512");
   }
+  // Vectors of 32 bytes, wherever they are longer.
+  if (level == CpuLevel::Sve256) function.addFnAttr(llvm::Attribute::getWithVScaleRangeArgs(function.getContext(), 2, 16));
   function.addFnAttr(llvm::Attribute::NoUnwind);
 }
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #if defined(__x86_64__)
@@ -66,6 +67,17 @@ bool has_tiles() {
   return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 }
 #endif
+
+// Bytes of a vector of ARM's SVE; 0: there is none.
+[[maybe_unused]] int scalable_bytes() {
+#if defined(__aarch64__)
+  constexpr int get_length = 51; // PR_SVE_GET_VL; the upper half of the answer are flags
+  const int answer = prctl(get_length, 0, 0, 0, 0);
+  return answer > 0 ? answer & 0xffff : 0;
+#else
+  return 0;
+#endif
+}
 } // namespace
 
 bool cpu_supports(const char *arch) {
@@ -80,6 +92,7 @@ bool cpu_supports(const char *arch) {
 #define FEATURE(name) &&false
 #define TILES &&false
 #endif
+#define SCALABLE(bytes) &&scalable_bytes() >= bytes
 #define NESO_CPU_NEEDS(level, name, needs)                                                                              \
   if (strcmp(arch, name) == 0) return true needs;
 #include "abi/cpu_levels.def"
@@ -88,6 +101,7 @@ bool cpu_supports(const char *arch) {
 #undef ON_ARM64
 #undef FEATURE
 #undef TILES
+#undef SCALABLE
   return false;
 }
 
