@@ -21,6 +21,7 @@ struct Capabilities {
   int dotRows, dotVectors; // accumulator block of the dot micro-kernel: rows × vectors
   bool fusedMultiplyAdd;   // else written out where its single rounding counts (withoutInstructions)
   bool halves;             // conversions between f16 and f32, else written out as well
+  bool narrowGathers;      // gathers and scatters of 8 and 16 bits that LLVM can make code of, else written out
   bool maskedMemory;       // masked loads and stores of every element size in one instruction
   bool tables;             // a shuffle that looks up as many f32 as a vector register has lanes, by the low bits of i32
   bool bf16Pairs;          // sums of products of pairs of bf16 in vector registers
@@ -47,7 +48,7 @@ std::unique_ptr<llvm::TargetMachine> makeTargetMachine(CpuLevel level);
 void setTargetAttributes(llvm::Function &function, CpuLevel level);
 
 /// Writes out what the level has no instruction for and LLVM would call a library's function for: fused multiply-add of f32 and
-/// conversions of f16, with the same results; of f64 it stays a call of libm's. Before `optimize`, which makes arithmetic of f16 out of conversions.
+/// conversions of f16, with the same results; of f64 it stays a call of libm's. And gathers and scatters that LLVM fails at. Before `optimize`, which makes arithmetic of f16 out of conversions.
 void withoutInstructions(llvm::Module &module, const Capabilities &caps);
 
 /// The pass list: short, since code comes out of the emitter already vectorised and mostly in shape.

@@ -34,10 +34,41 @@ Value *fusedF32(llvm::IRBuilder<> &b, Value *a, Value *m, Value *c, bool isStep)
   return b.CreateFPTrunc(b.CreateBitCast(moved, f64), a->getType());
 }
 
-/// The instruction's replacement; null: it stays.
+/// Elements one by one; lanes that are off go to and come from a cell that nobody reads. LLVM 22 cannot select code for some
+/// gathers of 8 and 16 bits into SVE's registers where their length is fixed.
+Value *gathered(llvm::IRBuilder<> &b, llvm::IntrinsicInst &call) {
+  const bool isStore = call.getIntrinsicID() == llvm::Intrinsic::masked_scatter;
+  Value *pointers = call.getArgOperand(isStore ? 1 : 0), *mask = call.getArgOperand(isStore ? 2 : 1);
+  auto *type = llvm::cast<llvm::FixedVectorType>(isStore ? call.getArgOperand(0)->getType() : call.getType());
+  llvm::Function *function = call.getFunction();
+  llvm::IRBuilder<> entry(&*function->getEntryBlock().getFirstInsertionPt());
+  llvm::AllocaInst *cell = entry.CreateAlloca(type->getElementType());
+  const llvm::Align align = call.getParamAlign(isStore ? 1 : 0).valueOrOne();
+  cell->setAlignment(std::max(cell->getAlign(), align));
+  if (!isStore) b.CreateStore(llvm::Constant::getNullValue(type->getElementType()), cell);
+  Value *all = isStore ? nullptr : call.getArgOperand(2);
+  for (unsigned l = 0; l < type->getNumElements(); ++l) {
+    Value *lane = b.getInt32(l), *isOn = b.CreateExtractElement(mask, lane);
+    Value *at = b.CreateSelect(isOn, b.CreateExtractElement(pointers, lane), cell);
+    if (isStore) {
+      b.CreateAlignedStore(b.CreateExtractElement(call.getArgOperand(0), lane), at, align);
+      continue;
+    }
+    Value *loaded = b.CreateAlignedLoad(type->getElementType(), at, align);
+    all = b.CreateInsertElement(all, b.CreateSelect(isOn, loaded, b.CreateExtractElement(all, lane)), lane);
+  }
+  return isStore ? &call : all;
+}
+
+/// The instruction's replacement; null: it stays. What gives no value is its own.
 Value *writtenOut(llvm::IRBuilder<> &b, llvm::Instruction &i, const Capabilities &caps) {
   auto scalar = [](Value *v) { return v->getType()->getScalarType(); };
   if (auto *call = llvm::dyn_cast<llvm::IntrinsicInst>(&i)) {
+    const llvm::Intrinsic::ID id = call->getIntrinsicID();
+    if (!caps.narrowGathers && (id == llvm::Intrinsic::masked_gather || id == llvm::Intrinsic::masked_scatter)) {
+      llvm::Type *element = scalar(id == llvm::Intrinsic::masked_gather ? call : call->getArgOperand(0));
+      return element->getPrimitiveSizeInBits() && element->getPrimitiveSizeInBits() < 32 ? gathered(b, *call) : nullptr;
+    }
     const bool fused = call->getIntrinsicID() == llvm::Intrinsic::fma && scalar(call)->isFloatTy();
     return fused && !caps.fusedMultiplyAdd
                ? fusedF32(b, call->getArgOperand(0), call->getArgOperand(1), call->getArgOperand(2), call->hasApproxFunc())
@@ -58,13 +89,13 @@ Value *writtenOut(llvm::IRBuilder<> &b, llvm::Instruction &i, const Capabilities
 } // namespace
 
 void withoutInstructions(llvm::Module &module, const Capabilities &caps) {
-  if (caps.fusedMultiplyAdd && caps.halves) return;
+  if (caps.fusedMultiplyAdd && caps.halves && caps.narrowGathers) return;
   for (llvm::Function &function : module)
     for (llvm::Instruction &i : llvm::make_early_inc_range(llvm::instructions(function))) {
       llvm::IRBuilder<> b(&i);
       Value *instead = writtenOut(b, i, caps);
       if (!instead) continue;
-      i.replaceAllUsesWith(instead);
+      if (instead != &i) i.replaceAllUsesWith(instead);
       i.eraseFromParent();
     }
 }
