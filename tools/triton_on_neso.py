@@ -181,8 +181,9 @@ class Launcher:
     def run(self, fn, args, kwargs, grid):
         import torch
         from triton.runtime.jit import mangle_type
-        options = {k: v for k, v in kwargs.items() if k in OPTIONS and k not in fn.arg_names}
-        bound = inspect.signature(fn.fn).bind(*args, **{k: v for k, v in kwargs.items() if k not in options})
+        # A parameter of that name gets the value too, as in Triton.
+        options = {k: v for k, v in kwargs.items() if k in OPTIONS}
+        bound = inspect.signature(fn.fn).bind(*args, **{k: v for k, v in kwargs.items() if k not in options or k in fn.arg_names})
         bound.apply_defaults()
         values = bound.arguments
         if callable(grid):

@@ -188,7 +188,8 @@ def launch(kernel, grid, args, kwargs):
     layers, base = _layers(kernel)
     _check(layers, base)
     names = [p.name for p in base.params]
-    options = {k: kwargs.pop(k) for k in OPTIONS if k in kwargs and k not in names}
+    # A parameter of that name gets the value too.
+    options = {k: kwargs[k] if k in names else kwargs.pop(k) for k in OPTIONS if k in kwargs}
     if "num_ctas" in options and options["num_ctas"] != 1:
         raise NesoExportError(f"kernel '{base.__name__}': num_ctas is not supported")
     unknown = [k for k in kwargs if k not in names]

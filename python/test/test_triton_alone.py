@@ -67,6 +67,17 @@ def test_specialisation_follows_the_arguments():
     assert len(combine._compiled) - before == 4
 
 
+@triton.jit
+def warps_of(out, num_warps: tl.constexpr):
+    tl.store(out, num_warps)
+
+
+def test_a_parameter_that_is_called_like_an_option_is_both():
+    out = np.zeros(1, "i4")
+    assert warps_of[(1,)](out, num_warps=8).metadata.num_warps == 8 and out[0] == 8
+    assert warps_of[(1,)](out, 2).metadata.num_warps == 4 and out[0] == 2
+
+
 @triton.jit(do_not_specialize=["n"])
 def scaled(x, out, n, factor, negate, bias, BLOCK: tl.constexpr, DTYPE: tl.constexpr, KIND: tl.constexpr = "plain"):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

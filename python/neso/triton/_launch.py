@@ -14,7 +14,7 @@ from .._errors import Error, InputError
 from . import language as tl
 from ._source import FROM_TORCH, Source, literal
 
-# Of a launch; parameters of a kernel only where it has one of that name.
+# Of a launch, by keyword; a kernel that has a parameter of that name gets it too, as in Triton.
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "num_consumer_groups", "num_buffers_warp_spec", "enable_fp_fusion", "launch_cooperative_grid", "launch_pdl",
            "waves_per_eu", "matrix_instr_nonkdim", "kpack", "ir_override", "warp_size", "debug", "sanitize_overflow", "extern_libs", "allow_flush_denorm")
 # By the names of torch and NumPy.
@@ -227,10 +227,11 @@ class JITFunction(KernelInterface):
         values, options = [*args, *[inspect.Parameter.empty] * (len(params) - len(args))], {}
         for name, value in kwargs.items():
             i = at.get(name)
+            if name in OPTIONS:
+                options[name] = value
             if i is None:
                 if name not in OPTIONS:
                     raise TypeError(f"{self.__name__}() has no argument '{name}'; it has {', '.join(self.arg_names)}")
-                options[name] = value
             elif i < len(args):
                 raise TypeError(f"{self.__name__}() got two values for '{name}'")
             else:

@@ -97,6 +97,23 @@ def test_autotune_and_heuristics(tmp_path):
     assert eval(rows[0]["heuristics"]["EVEN"])({"n": 32, "BLOCK": 16})
 
 
+@triton.jit
+def warps_of(out_ptr, num_warps: tl.constexpr):
+    tl.store(out_ptr, num_warps)
+
+
+def launch_warps(x):
+    out = torch.empty_like(x)
+    warps_of[(1,)](out, num_warps=8)
+    return out
+
+
+def test_a_parameter_that_is_called_like_an_option_is_both(tmp_path):
+    neso_export.save(module(launch_warps), (torch.randn(1),), tmp_path / "m.pt2", strict=False)
+    rows, _, _ = bundle(tmp_path / "m.pt2")
+    assert rows[0]["values"]["num_warps"] == "8" and rows[0]["num_warps"] == 8
+
+
 def test_folder(tmp_path):
     neso_export.save(module(launch_plain), (torch.randn(4, 8),), tmp_path / "m.pt2", kernels=str(tmp_path / "k"))
     (row,) = json.loads((tmp_path / "k/launches.json").read_text())
