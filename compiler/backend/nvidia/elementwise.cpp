@@ -57,6 +57,12 @@ void Emitter::emitElementwise(mlir::Operation *op) {
   const int count = static_cast<int>(layout->inSize(kRegister));
   llvm::SmallVector<Tile, 2> tiles(op->getNumResults(), Tile{*layout, {}});
   for (int r = 0; r < count && !failed(); ++r) {
+    int alike = firstAlike(op->getResult(0), layout, r);
+    for (unsigned i = 1; i < tiles.size(); ++i) alike |= firstAlike(op->getResult(i), layout, r);
+    if (alike != r) {
+      for (Tile &t : tiles) t.values.push_back(t.values[static_cast<size_t>(alike)]);
+      continue;
+    }
     for (unsigned i = 0; i < args.size(); ++i) args[i] = element(op->getOperand(i), r);
     llvm::SmallVector<Value *, 2> results = emitElement(op, args);
     for (unsigned i = 0; i < results.size(); ++i) tiles[i].values.push_back(results[i]);

@@ -109,6 +109,7 @@ Status Emitter::emitKernel(tt::FuncOp function, const std::string &symbol, int m
     return neso::fail(diag::NvidiaUnsupported, sourceLoc(function.getLoc()), "a function without a body");
   auto warps = function->getAttrOfType<mlir::IntegerAttr>(placed::kWarpsAttr);
   NESO_CHECK(warps && function->hasAttr(placed::kSharedBytesAttr), "the function is placed");
+  axis_.emplace(function);
   block_.warps = static_cast<int>(warps.getInt());
   const std::optional<Producer> producer = producerOf(function);
   block_.producerWarps = producer ? producer->warps : 0;

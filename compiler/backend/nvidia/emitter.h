@@ -29,6 +29,7 @@
 #include "backend/nvidia/shared.h"
 #include "base/diagnostics.h"
 #include "ir/layout/convert.h"
+#include "ir/tile/passes/axis_info.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/IR/Module.h"
@@ -90,6 +91,9 @@ private:
   Value *constant(mlir::Attribute value, mlir::Type element, const Index &index, llvm::ArrayRef<int64_t> shape);
   /// Of a shape operation: which register of the operand is register r of the result.
   llvm::ArrayRef<int> pulledRegisters(mlir::Operation *op);
+  /// The first of the registers of v that lie, as `reg` does, in one window of equal elements (AxisInfo): a mask of a border that 8 divides is
+  /// one comparison for eight neighbours.
+  int firstAlike(mlir::Value v, LayoutRef layout, int reg);
   /// v's registers; they lie where its type says.
   void define(mlir::Value v, Tile tile);
 
@@ -225,6 +229,8 @@ private:
   std::vector<Scope> scopes_;
   bool waitsForLaunches_ = false; // still to come
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<int, 16>> pulledRegisters_;
+  std::optional<AxisInfoAnalysis> axis_;
+  llvm::DenseMap<std::pair<mlir::Value, LayoutRef>, int> alikeBits_; // of a register's number: they do not tell elements apart
   llvm::DenseMap<mlir::Operation *, std::unique_ptr<DotPlan>> plans_;
 };
 

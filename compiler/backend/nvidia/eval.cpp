@@ -83,13 +83,29 @@ llvm::ArrayRef<int> Emitter::pulledRegisters(mlir::Operation *op) {
   return pulledRegisters_[op] = std::move(map);
 }
 
+int Emitter::firstAlike(mlir::Value v, LayoutRef layout, int reg) {
+  auto [bits, isNew] = alikeBits_.try_emplace({v, layout}, 0);
+  if (isNew) {
+    const AxisInfo info = axis_->get(v);
+    const LinearLayout::In &registers = layout->in(kRegister);
+    for (int bit = 0; bit < registers.bits(); ++bit) {
+      // A register bit that moves within a window in every dim: windows begin at multiples of their size.
+      bool isWithin = true;
+      for (size_t dim = 0; dim < layout->outs().size(); ++dim)
+        isWithin &= layout->out(dimName(static_cast<int>(dim))).of(registers.bases[static_cast<size_t>(bit)]) < info.constancy[dim];
+      if (isWithin) bits->second |= 1 << bit;
+    }
+  }
+  return reg & ~bits->second;
+}
+
 Value *Emitter::element(mlir::Value v, int reg) {
   if (!llvm::isa<mlir::RankedTensorType>(v.getType())) return scalar(v);
   if (auto known = tiles_.find(v); known != tiles_.end()) return known->second.values[static_cast<size_t>(reg)];
   mlir::Operation *op = v.getDefiningOp();
   NESO_CHECK(op && layoutOf(v), "a tensor is used before it is emitted");
   switch (codeOf(op)) {
-  case OpCode::Place: return evalVirtual(op->getOperand(0), indexOf(layoutOf(v), reg));
+  case OpCode::Place: return evalVirtual(op->getOperand(0), indexOf(layoutOf(v), firstAlike(op->getOperand(0), layoutOf(v), reg)));
   case OpCode::ExpandDims:
   case OpCode::Broadcast:
   case OpCode::Trans:

@@ -27,7 +27,7 @@ namespace {
 constexpr const char *kAttention = R"(
 tt.func public @attention(%q_ptr: !tt.ptr<f16> {tt.divisibility = 16 : i32}, %k_ptr: !tt.ptr<f16> {tt.divisibility = 16 : i32},
                           %v_ptr: !tt.ptr<f16> {tt.divisibility = 16 : i32}, %out_ptr: !tt.ptr<f16> {tt.divisibility = 16 : i32},
-                          %head_stride: i32 {tt.divisibility = 16 : i32}, %length: i32 {tt.divisibility = 16 : i32}, %scale: f32) attributes {noinline = false} {
+                          %head_stride: i32 {tt.divisibility = 16 : i32}, %length: i32 HINT, %scale: f32) attributes {noinline = false} {
   %cst = arith.constant dense<0.000000e+00> : tensor<NNxDDxf16>
   %cst_0 = arith.constant dense<0.000000e+00> : tensor<DDxNNxf16>
   %cst_1 = arith.constant dense<0.000000e+00> : tensor<MMxDDxf16>
@@ -164,6 +164,7 @@ struct Shape {
 
 std::string attention(const Shape &s, const char *type = "f16") {
   return replaced(kAttention, {{"DIAGONAL", s.causal ? "%57" : "%58"},
+                               {"HINT", s.length % 16 ? "" : "{tt.divisibility = 16 : i32}"},
                                {"LAST", s.causal ? "%24" : "%length"},
                                {"MM", std::to_string(s.m)},
                                {"NN", std::to_string(s.n)},
