@@ -249,7 +249,10 @@ def usable(value):
         return False
     if not value.is_floating_point():
         return value.dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
-    return bool(torch.isfinite(value).all()) and not (value.numel() and float(value.abs().max()) > 1e3)
+    try:
+        return bool(torch.isfinite(value).all()) and not (value.numel() and float(value.abs().max()) > 1e3)
+    except RuntimeError:  # of a tensor with a negative size, which some operators make of an empty one
+        return False
 
 
 def build(source, seed):
