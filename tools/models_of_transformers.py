@@ -144,7 +144,8 @@ GIVEN = {
 }
 
 # PyTorch exports these only with fixed sizes.
-STILL = """bailing_hybrid bamba cpmant deepseek_v4 axk2 canine mobilebert falcon_h1 granitemoehybrid mamba2 nemotron_h zamba2 qwen3_next kimi_linear olmo_hybrid lfm2 minimax reformer qwen3_5_text qwen3_5_moe_text xlstm""".split()
+STILL = """bailing_hybrid bamba cpmant deepseek_v4 axk2 canine mobilebert falcon_h1 granitemoehybrid mamba2 nemotron_h zamba2 qwen3_next kimi_linear olmo_hybrid lfm2 minimax reformer qwen3_5_text qwen3_5_moe_text xlstm
+    deepseek_v32 falcon_mamba hy_v4 jamba lara_mini mamba openai-gpt qwen4_exp_text recurrent_gemma rwkv""".split()
 
 DECODERS = """
     afmoe apertus arcee aria_text axk2 bailing_hybrid bert-generation biogpt bitnet bamba codegen cohere cohere2 cohere2_moe cpmant ctrl cwm deepseek_v3

@@ -573,10 +573,7 @@ int main(int argc, char **argv) {
     else
       options.cases = word;
   }
-  if (levels.empty()) {
-    for (cpu::CpuLevel level : {cpu::CpuLevel::V3, cpu::CpuLevel::V4, cpu::CpuLevel::V4Bf16, cpu::CpuLevel::V4Amx})
-      if (level <= cpu::nativeLevel()) options.levels.push_back(level);
-  }
+  if (levels.empty()) options.levels = cpu::runnableLevels();
   for (const std::string &level : corpus::split(levels, ','))
     if (std::optional<cpu::CpuLevel> l = cpu::parseLevel(level)) options.levels.push_back(*l);
   if (!options.rules.empty() && !watchRules()) return 2;
