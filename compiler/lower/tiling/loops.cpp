@@ -42,6 +42,9 @@ std::set<Symbol> movingAlong(const loops::Body &body, Symbol along) {
 
 /// The largest unrolled size, in inner elements and in scalar operators.
 constexpr int64_t kUnrollElements = 64, kUnrollOps = 1024;
+/// Of reductions over one dimension on a CPU, unless windows slide over it or somebody needs places or the elements again: a loop is faster, and
+/// its code does not grow with the sizes (a model that solves triangular systems row by row has 63 such sums, of 1 to 63 elements).
+constexpr int64_t kUnrollRow = 16;
 /// Windows that one program computes side by side, at most, and where that leaves fewer than so many programs.
 constexpr int64_t kWindowRow = 256, kShortWindowRow = 64, kWindowPrograms = 16;
 /// Warps of a program that reads a long row in steps.
@@ -103,7 +106,7 @@ private:
       return;
     }
     int64_t elements = 1, ops = 0;
-    bool constant = true, scans = false;
+    bool constant = true, scans = false, foldsOnly = cheapFold();
     for (Expr e : r()) {
       constant &= e.isConst();
       if (constant) elements = std::min<int64_t>(elements * std::max<int64_t>(e.constValue(), 0), int64_t{1} << 40);
@@ -111,9 +114,11 @@ private:
     for (size_t i = 0; i < nodes().size(); ++i) {
       if (inner_[i]) ops += static_cast<int64_t>(nodes()[i].body().ops.size());
       scans |= nodes()[i].kind() == Node::Kind::Scan;
+      foldsOnly &= !inner_[i] || nodes()[i].kind() == Node::Kind::Reduction;
     }
     // Which way does memory run? Count loads that are contiguous along the last r and along the last x.
     int rowVotes = 0, columnVotes = 0;
+    bool slides = r().size() > 1; // windows of neighbouring results overlap
     for (size_t i = 0; i < nodes().size(); ++i) {
       if (!inner_[i]) continue;
       loops::forEachAccess(nodes()[i], [&](const loops::Access &load) {
@@ -124,6 +129,15 @@ private:
         };
         rowVotes += unit(Symbol::inner(r().size() - 1));
         columnVotes += !x().empty() && unit(Symbol::outer(x().size() - 1));
+        auto step = [&](Symbol s) {
+          std::optional<Affine> a = affineIn(load.index, s);
+          return a ? a->coefficient.asConst().value_or(0) : 0;
+        };
+        const int64_t inside = step(Symbol::inner(r().size() - 1));
+        for (size_t d = 0; inside > 0 && d < x().size(); ++d) {
+          const int64_t across = step(Symbol::outer(d));
+          slides |= across > 0 && across % inside == 0 && across / inside < elements;
+        }
       });
     }
     // Where memory runs both ways (windows, products by multiplication and addition), one thread reads one vector for
@@ -131,7 +145,8 @@ private:
     const bool wide = !x().empty() && usualSize(x().back(), facts_) >= 16;
     bool rows = rowVotes > columnVotes || (rowVotes == columnVotes && (target_.threadBlocks || !columnVotes || !wide));
     bool longRows = rows && rowVotes > 0 && upperBound(facts_, r().back(), INT64_MAX) >= 16;
-    if (constant && !scans && elements <= kUnrollElements && ops * elements <= kUnrollOps * windows_ && !longRows)
+    const int64_t mostElements = target_.threadBlocks || slides || !foldsOnly ? kUnrollElements : kUnrollRow;
+    if (constant && !scans && elements <= mostElements && ops * elements <= kUnrollOps * windows_ && !longRows)
       out_.shape = Shape::Unrolled;
     else
       out_.shape =

@@ -374,11 +374,15 @@ TEST(Tiling, LoopsWalkAlongMemory) {
   EXPECT_EQ(columns.outer[0].size, 64);
   EXPECT_EQ(columns.outer[0].tileDim, 1);
   EXPECT_EQ(few.shape, Shape::Unrolled);
+  // Of some more a thread of the CPU makes a loop, and a block of threads writes them out.
+  TileTarget blocks;
+  blocks.threadBlocks = true, blocks.processors = 132;
+  EXPECT_EQ(tilingOfSum(100, 16, false).shape, Shape::Unrolled);
+  EXPECT_EQ(tilingOfSum(100, 17, false).shape, Shape::Columns);
+  EXPECT_EQ(tilingOfSum(100, 17, false, blocks).shape, Shape::Unrolled);
   // A thread of the CPU adds numbers; a block of threads adds tiles, and its threads exchange once.
-  TileTarget gpu;
-  gpu.threadBlocks = true, gpu.processors = 132;
   EXPECT_FALSE(steps.carriesTiles);
-  EXPECT_TRUE(tilingOfSum(100, 100000, true, gpu).carriesTiles);
+  EXPECT_TRUE(tilingOfSum(100, 100000, true, blocks).carriesTiles);
 }
 
 TEST(Tiling, BlocksOfThreadsFillChannelsLike96) {
@@ -430,6 +434,8 @@ TEST(Tiling, WindowsThatOverlapShareAProgram) {
     EXPECT_EQ(chooseTilings(plan, target)[0].loop.value().shape, LoopTiling::Shape::Unrolled);
     return plan.kernels[0];
   };
+  // Long windows too, on a CPU as well: what slides is written out.
+  kernelOf(56, 31, 1, 1), kernelOf(56, 31, 2, 1);
   const plan::Kernel four = kernelOf(56, 7, 1, 4);
   EXPECT_EQ(four.xRanges, (std::vector<Expr>{8, 14, 96}));
   ASSERT_EQ(four.nodes.size(), 8u);
