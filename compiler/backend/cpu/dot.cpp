@@ -51,7 +51,9 @@ Emitter::Product Emitter::planProduct(mlir::Operation *op) {
   // Pairs of bf16 in 4 bytes, two products a step: k counts pairs then, and B lies in panels of 16 columns as matrix
   // tiles have it.
   if (!p.fewRows && p.lanes == 16 && p.K % 2 == 0 && caps_.bf16Pairs) p.pairType = bf16OperandType(op);
-  p.units = p.pairType ? p.K / 2 : p.K;
+  const auto valid = op->getAttrOfType<mlir::IntegerAttr>("tt.valid_k");
+  p.valid = valid && !p.pairType ? valid.getInt() : p.K;
+  p.units = p.pairType ? p.K / 2 : p.valid;
   p.computed = p.fewRows && p.lead == 0 && p.M == p.rows && computesAlongRows(op->getOperand(1));
   p.gathers = gathering_ && gathering_->dot == op;
   p.fixed = multipliesFixed(p);
@@ -160,15 +162,15 @@ llvm::SmallVector<Value *, 4> Emitter::computedColumns(const Product &p, const L
 /// share of the cache lines.
 void Emitter::prefetchNext(const Product &p, const Panels &right, Value *panel, Value *i, Value *k, int64_t unroll) {
   const int64_t lines = std::max<int64_t>(1, p.panel() * bytesOf(p.storedType) / 64);
-  const int64_t steps = p.M / p.rows * (p.K / unroll);
+  const int64_t steps = p.M / p.rows * (p.valid / unroll);
   const int64_t ahead =
-      right.inMemory && llvm::isPowerOf2_64(static_cast<uint64_t>(lines)) ? (p.K * lines + steps - 1) / steps : 0;
+      right.inMemory && llvm::isPowerOf2_64(static_cast<uint64_t>(lines)) ? (p.valid * lines + steps - 1) / steps : 0;
   if (ahead == 0 || ahead > 8) return;
   auto number = [&](int64_t n) { return b.getInt64(static_cast<uint64_t>(n)); };
-  Value *step = b.CreateAdd(b.CreateMul(i, number(p.K / unroll)), b.CreateUDiv(k, number(unroll)));
+  Value *step = b.CreateAdd(b.CreateMul(i, number(p.valid / unroll)), b.CreateUDiv(k, number(unroll)));
   for (int64_t n = 0; n < ahead; ++n) {
     Value *cacheLine = b.CreateAdd(b.CreateMul(step, number(ahead)), number(n));
-    Value *row = b.CreateAdd(b.CreateUDiv(cacheLine, number(lines)), number(p.K));
+    Value *row = b.CreateAdd(b.CreateUDiv(cacheLine, number(lines)), number(p.valid));
     Value *within = b.CreateMul(b.CreateURem(cacheLine, number(lines)), number(64));
     Value *address = bytesAfter(panel, b.CreateAdd(b.CreateMul(row, right.stride), within));
     // A read, to be kept in the second cache, of data.
@@ -247,7 +249,7 @@ void Emitter::emitPanels(const Product &p, const Lanes *batch, const Buffer &tab
   if (p.pairType)
     right = {tilePanels(p.op, p.pairType, batch), number(64), number(p.vectors * p.units * 64), false};
   else if (!p.computed)
-    right = rightPanels(p.op, p.storedType, batch, p.panel(), p.fewRows);
+    right = rightPanels(p, batch);
   Value *count = b.getInt32(1);
   if (p.gathers) {
     Value *words = bytesAfter(table.ptr, number(p.M * 8));
@@ -320,7 +322,7 @@ void Emitter::emitBlockProduct(const Product &p, const Lanes *batch) {
     table = ownTable, packedRows = ownRows;
   }
   table.shape = {p.M}, packedRows.shape = {p.M, p.K};
-  Value *zeroRow = leftRows(p.op->getOperand(0), p.pairType ? p.pairType : p.computeType, batch, table, packedRows);
+  Value *zeroRow = leftRows(p.op->getOperand(0), p.pairType ? p.pairType : p.computeType, batch, table, packedRows, p.valid);
   if (!p.op->hasAttr("tt.masked_rows_unused")) zeroRow = nullptr;
   if (p.fixed) {
     const Fixed f = {&newBuffer(mlir::IntegerType::get(p.op->getContext(), 8), {p.M, p.K, 4}), &newBuffer(p.computeType, {p.M})};

@@ -45,12 +45,15 @@ int Emitter::unitDimBehindTranspose(mlir::Value v) {
 }
 
 void Emitter::packOperand(mlir::Value v, mlir::Type computeType, const Lanes *batch, const Buffer &to, bool rows,
-                          int64_t panel) {
+                          int64_t panel, int64_t valid) {
   Shape shape = shapeOf(v.getType());
   mlir::Type element = elementOf(v.getType());
   const size_t lead = shape.size() - 2;
   const int64_t inner = shape[lead + 1], outer = shape[lead];
   const int64_t size = bytesOf(computeType);
+  // What is walked of both: along k no more than counts.
+  const int64_t used = std::min(rows ? inner : outer, static_cast<int64_t>(llvm::alignTo(static_cast<uint64_t>(valid), 16)));
+  const int64_t lines = rows ? outer : used, columns = rows ? used : inner;
   auto converted = [&](const Lanes &x) { return operandElement(x, element, computeType); };
   // Offset of element (r, c) in the packed block.
   auto place = [&](const Lanes &r, const Lanes &c) {
@@ -74,9 +77,9 @@ void Emitter::packOperand(mlir::Value v, mlir::Type computeType, const Lanes *ba
       Nest nest;
       nest.shape = shape;
       nest.vectorDim = dim;
-      nest.extent = outer;
+      nest.extent = lines;
       nest.width = tile;
-      forLoop(0, inner, tile, [&](Value *c0) {
+      forLoop(0, columns, tile, [&](Value *c0) {
         Index at(shape.size(), uniformInt(0));
         if (batch) at[0] = *batch;
         Lanes column = fromValue(c0, currentLevel());
@@ -104,7 +107,7 @@ void Emitter::packOperand(mlir::Value v, mlir::Type computeType, const Lanes *ba
     });
     return;
   }
-  Shape flat = {outer, inner};
+  Shape flat = {lines, columns};
   Nest nest = planNest(flat, {}, 64);
   if (!rows && nest.width > panel) nest.width = panel;
   sink([&] {
@@ -133,8 +136,7 @@ bool Emitter::mayLieInPlace(mlir::Value v, mlir::Type elementType) {
   return inPlaceIf(load, conditions);
 }
 
-Value *Emitter::atCorners(mlir::Value mask) {
-  const Shape shape = shapeOf(mask.getType());
+Value *Emitter::atCorners(mlir::Value mask, const Shape &shape) {
   Value *all = b.getTrue();
   for (int64_t r : {int64_t{0}, shape[0] - 1})
     for (int64_t c : {int64_t{0}, shape[1] - 1})
@@ -142,10 +144,23 @@ Value *Emitter::atCorners(mlir::Value mask) {
   return all;
 }
 
-Emitter::Placement Emitter::probePlacement(mlir::Value v, mlir::Type elementType) {
+Value *Emitter::sameAlongRows(mlir::Value mask, int64_t valid) {
+  mlir::Operation *def = mask.getDefiningOp();
+  if (def && codeOf(def) == OpCode::AndI && !buffers_.count(mask)) {
+    Value *left = sameAlongRows(def->getOperand(0), valid), *right = sameAlongRows(def->getOperand(1), valid);
+    return left && right ? b.CreateAnd(left, right) : nullptr;
+  }
+  Conditions still, down, convex;
+  if (std::optional<Step> along = affine_.along(mask, 1, still); along && along->isZero()) return holds(still);
+  // One that goes along the rows is the same for all of them, and holds at both ends.
+  std::optional<Step> below = affine_.along(mask, 0, down);
+  if (!below || !below->isZero() || !affine_.isConvexMask(mask, convex)) return nullptr;
+  return b.CreateAnd(b.CreateAnd(holds(down), holds(convex)), atCorners(mask, {1, valid}));
+}
+
+Emitter::Placement Emitter::probePlacement(mlir::Value v, mlir::Type elementType, int64_t rows) {
   // Addresses of three corners show stride and contiguity; the mask at the four corners shows whether any lane is off.
   mlir::Operation *load = v.getDefiningOp();
-  Shape shape = shapeOf(v.getType());
   const int64_t size = bytesOf(elementType);
   llvm::Type *i64 = b.getInt64Ty();
   frames_[0].memo.clear();
@@ -160,7 +175,7 @@ Emitter::Placement Emitter::probePlacement(mlir::Value v, mlir::Type elementType
   Conditions conditions;
   NESO_CHECK(inPlaceIf(load, conditions), "a load that does not lie in place");
   Value *ok = holds(conditions);
-  if (load->getNumOperands() > 1) ok = b.CreateAnd(ok, atCorners(load->getOperand(1)));
+  if (load->getNumOperands() > 1) ok = b.CreateAnd(ok, atCorners(load->getOperand(1), {rows, shapeOf(v.getType())[1]}));
   frames_[0].memo.clear();
   place.inside = ok;
   place.whole = b.CreateAnd(ok, b.CreateICmpEQ(place.columnStride, b.getInt64(static_cast<uint64_t>(size))));
@@ -196,13 +211,13 @@ void Emitter::evenRows(const Buffer &table, Value *base, Value *stride) {
 }
 
 Value *Emitter::leftRows(mlir::Value v, mlir::Type computeType, const Lanes *batch, const Buffer &table,
-                         const Buffer &packed) {
+                         const Buffer &packed, int64_t valid) {
   const Shape shape = shapeOf(v.getType());
   const size_t lead = shape.size() - 2;
   llvm::Type *i64 = b.getInt64Ty();
   Value *dense = b.getInt64(static_cast<uint64_t>(shape[lead + 1] * bytesOf(computeType)));
   auto pack = [&] {
-    packOperand(v, computeType, batch, packed, true, 0);
+    packOperand(v, computeType, batch, packed, true, 0, valid);
     evenRows(table, b.CreatePtrToInt(packed.ptr, i64), dense);
   };
   if (Buffer *known = buffers_.lookup(v); known && known->elementType == computeType && lead == 0) {
@@ -215,12 +230,12 @@ Value *Emitter::leftRows(mlir::Value v, mlir::Type computeType, const Lanes *bat
     return nullptr;
   }
   mlir::Value mask = load->getNumOperands() > 1 ? load->getOperand(1) : mlir::Value();
-  Conditions along, masked, convex;
+  Conditions along, convex;
   std::optional<Step> step = affine_.along(load->getOperand(0), 1, along);
   if (!step || !step->isUnit()) {
     if (mayLieInPlace(v, computeType)) {
       // The stride along the row is known at run time only.
-      Placement place = probePlacement(v, computeType);
+      Placement place = probePlacement(v, computeType, shape[lead]);
       branch(place.whole, [&] { evenRows(table, place.origin, place.rowStride); }, pack);
     } else
       pack();
@@ -230,15 +245,15 @@ Value *Emitter::leftRows(mlir::Value v, mlir::Type computeType, const Lanes *bat
   width_ = 1;
   frames_[0].memo.clear();
   Value *inPlace = holds(along);
-  if (std::optional<Step> still = mask ? affine_.along(mask, 1, masked) : Step{0}; still && still->isZero()) {
-    inPlace = b.CreateAnd(inPlace, holds(masked));
+  if (Value *same = mask ? sameAlongRows(mask, valid) : b.getTrue()) {
+    inPlace = b.CreateAnd(inPlace, same);
     if (mask && !(nothing = maskedOffRow(load, computeType))) {
       pack();
       return nullptr;
     }
   } else if (affine_.isConvexMask(mask, convex)) {
     // A mask along the row too: in place when the whole block is inside.
-    inPlace = b.CreateAnd(b.CreateAnd(inPlace, holds(convex)), atCorners(mask));
+    inPlace = b.CreateAnd(b.CreateAnd(inPlace, holds(convex)), atCorners(mask, shape));
   } else {
     pack();
     return nullptr;
@@ -287,9 +302,12 @@ void Emitter::rowAddresses(mlir::Operation *load, const Buffer &table, Value *no
   });
 }
 
-Emitter::Panels Emitter::rightPanels(mlir::Operation *op, mlir::Type storedType, const Lanes *batch, int64_t panel,
-                                     bool preferInPlace) {
-  mlir::Value v = op->getOperand(1);
+Emitter::Panels Emitter::rightPanels(const Product &p, const Lanes *batch) {
+  const mlir::Type storedType = p.storedType;
+  const int64_t panel = p.panel();
+  // Few rows use each element once.
+  const bool preferInPlace = p.fewRows;
+  mlir::Value v = p.op->getOperand(1);
   Shape shape = shapeOf(v.getType());
   const size_t lead = shape.size() - 2;
   const int64_t outer = shape[lead], inner = shape[lead + 1], size = bytesOf(storedType);
@@ -302,16 +320,16 @@ Emitter::Panels Emitter::rightPanels(mlir::Operation *op, mlir::Type storedType,
   auto pack = [&](Value *to) {
     Buffer packed;
     packed.elementType = storedType, packed.shape = {outer, inner}, packed.ptr = to;
-    packOperand(v, storedType, batch, packed, false, panel);
+    packOperand(v, storedType, batch, packed, false, panel, p.valid);
   };
   const bool inPlace = mayLieInPlace(v, storedType);
   std::optional<int64_t> apart = inPlace ? affine_.likelyStep(v.getDefiningOp()->getOperand(0), 0) : std::nullopt;
   const bool near = apart && *apart > 0 && *apart <= 4 * inner;
   if (!inPlace || !(preferInPlace || near))
-    return {packedOnce(op, outer * inner * size, pack), packedStride, packedPanel, false};
+    return {packedOnce(p.op, outer * inner * size, p.valid, pack), packedStride, packedPanel, false};
   llvm::AllocaInst *pointer = entryAlloca(b.getPtrTy(), "operand"), *stride = entryAlloca(i64, "stride"),
                    *panels = entryAlloca(i64, "panels");
-  Placement place = probePlacement(v, storedType);
+  Placement place = probePlacement(v, storedType, p.valid);
   branch(
       place.whole,
       [&] {
@@ -320,7 +338,7 @@ Emitter::Panels Emitter::rightPanels(mlir::Operation *op, mlir::Type storedType,
         b.CreateStore(panelInPlace, panels);
       },
       [&] {
-        b.CreateStore(packedFresh(op, outer * inner * size, pack), pointer);
+        b.CreateStore(packedFresh(p.op, outer * inner * size, pack), pointer);
         b.CreateStore(packedStride, stride);
         b.CreateStore(packedPanel, panels);
       });

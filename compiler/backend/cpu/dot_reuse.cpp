@@ -176,7 +176,7 @@ Value *Emitter::packedFresh(mlir::Operation *op, int64_t bytes, llvm::function_r
   return to;
 }
 
-Value *Emitter::packedOnce(mlir::Operation *op, int64_t bytes, llvm::function_ref<void(Value *)> pack) {
+Value *Emitter::packedOnce(mlir::Operation *op, int64_t bytes, int64_t valid, llvm::function_ref<void(Value *)> pack) {
   if (!mayReuse(op)) return packedFresh(op, bytes, pack);
   mlir::Type byte = mlir::IntegerType::get(op->getContext(), 8), word = mlir::IntegerType::get(op->getContext(), 64);
   const int64_t gathered = gathering_ && gathering_->dot == op ? gathering_->turns : 1;
@@ -205,7 +205,7 @@ Value *Emitter::packedOnce(mlir::Operation *op, int64_t bytes, llvm::function_re
   Value *slot = b.CreateSelect(b.CreateICmpULT(run, b.getInt32(static_cast<uint32_t>(shared))), run, last);
   Value *to = at(kept.ptr, slot, bytes), *key = at(keys.ptr, slot, 32);
   // Three corners tell where a block lies; a block with lanes masked off is never kept: address 0 is nobody's.
-  Placement place = probePlacement(op->getOperand(1), elementOf(op->getOperand(1).getType()));
+  Placement place = probePlacement(op->getOperand(1), elementOf(op->getOperand(1).getType()), valid);
   Value *origin = b.CreateSelect(place.inside, place.origin, b.getInt64(0));
   Value *same = place.inside;
   Value *const words[] = {origin, place.rowStride, place.columnStride};

@@ -63,10 +63,10 @@ Value *Emitter::tileRows(mlir::Value v, mlir::Type operandType, const Lanes *bat
   stride = dense;
   if (Buffer *known = buffers_.lookup(v); known && known->elementType == operandType && lead == 0) return known->ptr;
   if (!mayLieInPlace(v, operandType)) {
-    packOperand(v, operandType, batch, packed, true, 0);
+    packOperand(v, operandType, batch, packed, true, 0, shape[lead + 1]);
     return packed.ptr;
   }
-  Placement place = probePlacement(v, operandType);
+  Placement place = probePlacement(v, operandType, shape[0]);
   llvm::AllocaInst *start = entryAlloca(b.getPtrTy(), "rows"), *apart = entryAlloca(b.getInt64Ty(), "rows.stride");
   branch(
       place.whole,
@@ -75,7 +75,7 @@ Value *Emitter::tileRows(mlir::Value v, mlir::Type operandType, const Lanes *bat
         b.CreateStore(place.rowStride, apart);
       },
       [&] {
-        packOperand(v, operandType, batch, packed, true, 0);
+        packOperand(v, operandType, batch, packed, true, 0, shape[lead + 1]);
         b.CreateStore(packed.ptr, start);
         b.CreateStore(dense, apart);
       });
@@ -88,7 +88,7 @@ Value *Emitter::tilePanels(mlir::Operation *op, mlir::Type operandType, const La
   mlir::Value v = op->getOperand(1);
   Shape shape = shapeOf(v.getType());
   const int64_t bytes = shape.end()[-2] * shape.end()[-1] * bytesOf(operandType);
-  return packedOnce(op, bytes, [&](Value *to) { packPanels(v, operandType, batch, to); });
+  return packedOnce(op, bytes, shape.end()[-2], [&](Value *to) { packPanels(v, operandType, batch, to); });
 }
 
 void Emitter::packPanels(mlir::Value v, mlir::Type operandType, const Lanes *batch, Value *to) {

@@ -402,7 +402,8 @@ private:
     Shape shape;              // of the result
     size_t lead;              // dimensions before the last two: 0 or 1
     int64_t M, N, K;
-    int64_t units;            // steps of the loop over k: K, or pairs
+    int64_t valid;            // how many of K count (tt.valid_k)
+    int64_t units;            // steps of the loop over k: as many, or pairs
     int64_t rows, vectors, lanes; // of the sums held in registers
     mlir::Type resultType, computeType;
     int64_t size;             // bytes of computeType
@@ -427,7 +428,7 @@ private:
   /// The rows of A: their addresses go to table [M], i64; they lie in memory or in `packed` [M][K]. Returns the address
   /// (i64) that rows without any element have, null if there are none.
   llvm::Value *leftRows(mlir::Value v, mlir::Type computeType, const Lanes *batch, const Buffer &table,
-                        const Buffer &packed);
+                        const Buffer &packed, int64_t valid);
   /// The same for rows that lie `stride` bytes apart from `base` on.
   void evenRows(const Buffer &table, llvm::Value *base, llvm::Value *stride);
   llvm::Value *maskedOffRow(mlir::Operation *load, mlir::Type computeType);
@@ -461,11 +462,12 @@ private:
   /// `rows` rows from `row` on (i64), times a vector of columns from `first` on and as many from N / 2 + first on.
   void fixedColumns(const Product &p, const Fixed &f, int64_t first, llvm::Value *row, int64_t rows);
   void multiplyFixed(const Product &p, const Fixed &f);
-  Panels rightPanels(mlir::Operation *op, mlir::Type storedType, const Lanes *batch, int64_t panel, bool preferInPlace);
+  Panels rightPanels(const Product &p, const Lanes *batch);
   /// if (condition) yes() else no(), at the function's own level.
   void branch(llvm::Value *condition, llvm::function_ref<void()> yes, llvm::function_ref<void()> no);
+  /// As rows [M][K], or as panels of columns [N / panel][K][panel]; of K only what counts, rounded up to whole vectors.
   void packOperand(mlir::Value v, mlir::Type computeType, const Lanes *batch, const Buffer &to, bool rows,
-                   int64_t panel);
+                   int64_t panel, int64_t valid);
   /// Element of an operand in the type that the product is computed from.
   Lanes operandElement(const Lanes &x, mlir::Type from, mlir::Type to);
   /// rows.size() vectors of as many elements each, in registers.
@@ -476,14 +478,17 @@ private:
   /// Whether the elements that `load` reads lie evenly spaced, and none or all of a block are masked off when the mask's
   /// corners are not, if the conditions hold.
   bool inPlaceIf(mlir::Operation *load, Conditions &conditions);
-  /// The mask at the four corners of its block (i1).
-  llvm::Value *atCorners(mlir::Value mask);
+  /// The mask at the four corners of its block, or of as much of it as `shape` has (i1).
+  llvm::Value *atCorners(mlir::Value mask, const Shape &shape);
+  /// Whether the mask of a block of A is the same for all of its first `valid` columns, and so is what the first one says; null if that cannot be told.
+  llvm::Value *sameAlongRows(mlir::Value mask, int64_t valid);
   /// Where it begins and how far apart its rows and columns are (i64, bytes); whether no lane is masked off and it is
   /// linear indeed (i1); whether its rows are contiguous as well (i1). For values of which mayLieInPlace holds.
   struct Placement {
     llvm::Value *origin, *rowStride, *columnStride, *inside, *whole;
   };
-  Placement probePlacement(mlir::Value v, mlir::Type elementType);
+  /// Of its rows the first `rows` count.
+  Placement probePlacement(mlir::Value v, mlir::Type elementType, int64_t rows);
   /// dot_tiles.cpp: products by matrix tiles. The type of element that op's operands are packed in; null when tiles do
   /// not fit it.
   mlir::Type tileOperandType(mlir::Operation *op);
@@ -515,7 +520,7 @@ private:
   /// after the last or when enough are gathered, until leaveGathered; returns how many there are.
   llvm::Value *enterGathered();
   void leaveGathered();
-  llvm::Value *packedOnce(mlir::Operation *op, int64_t bytes, llvm::function_ref<void(llvm::Value *)> pack);
+  llvm::Value *packedOnce(mlir::Operation *op, int64_t bytes, int64_t valid, llvm::function_ref<void(llvm::Value *)> pack);
   /// The same without keeping it.
   llvm::Value *packedFresh(mlir::Operation *op, int64_t bytes, llvm::function_ref<void(llvm::Value *)> pack);
   bool mayReuse(mlir::Operation *op);

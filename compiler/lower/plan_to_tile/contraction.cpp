@@ -78,6 +78,7 @@ public:
     for (size_t d : c_.batch) blockings.push_back({Symbol::outer(d), k_.kernel.xRanges[d], 1, -1});
     blockings.push_back({kN, c_.nSize, c_.bn, 1});
     blockings.push_back({kM, c_.mSize, c_.bm, 0});
+    if (c_.rowsFirst) std::swap(blockings.end()[-1], blockings.end()[-2]);
     bindPrograms(out, blockings);
     out.env[kBlockOfN] = out.env[blockOf(blockings, kN)];
     out.env[kLaneOfN] = out.lanes(1);
@@ -147,26 +148,32 @@ private:
     bool last = d == c_.kOuter.size();
     Expr extent = last ? c_.kSize : k_.kernel.rRanges[c_.kOuter[d]];
     int64_t step = last ? c_.bk : 1;
-    auto body = [&](Emitter &ea, Emitter &eb, Val start, Value in) {
+    const bool whole = sub_.facts.provablyDivisible(c_.kSize, Expr(c_.bk));
+    auto body = [&](Emitter &ea, Emitter &eb, Val start, Value in, bool masked) {
       if (!last) {
         const Symbol r = Symbol::inner(c_.kOuter[d]);
         ea.env[r] = eb.env[r] = start;
         return loop(ea, eb, d + 1, in);
       }
-      return dotStep(ea, eb, start, in);
+      return dotStep(ea, eb, start, in, masked);
     };
-    if (extent.isConst() && extent.constValue() <= step && extent.constValue() > 0) {
+    auto once = [&](int64_t start, Value in) {
       Emitter ea = a, eb = b;
-      return body(ea, eb, ea.intConst(0), acc);
-    }
+      return body(ea, eb, ea.intConst(start), in, !whole);
+    };
+    if (extent.isConst() && extent.constValue() <= step && extent.constValue() > 0) return once(0, acc);
+    const int64_t rest = last && c_.partial ? c_.kSize.constValue() % c_.bk : 0;
+    if (rest > 0) extent = c_.kSize.constValue() - rest;
     Val n = a.index(extent);
     auto forOp = scf::ForOp::create(k_.b, k_.loc, a.intConst(0).v, n.v, a.intConst(step).v, ValueRange{acc});
     OpBuilder::InsertionGuard guard(k_.b);
     k_.b.setInsertionPointToStart(forOp.getBody());
     Emitter ea = a, eb = b;
-    Value out = body(ea, eb, {forOp.getInductionVar()}, forOp.getRegionIterArg(0));
+    Value out = body(ea, eb, {forOp.getInductionVar()}, forOp.getRegionIterArg(0), !whole && rest == 0);
     scf::YieldOp::create(k_.b, k_.loc, out);
-    return forOp.getResult(0);
+    if (rest == 0) return forOp.getResult(0);
+    k_.b.setInsertionPointAfter(forOp);
+    return once(extent.constValue(), forOp.getResult(0));
   }
 
   /// k = start + lane; where an index divides k, as kb * BK + kl, so that divisions by what BK divides happen to
@@ -181,15 +188,14 @@ private:
     e.blocked[kK] = kBlockOfK * Expr(c_.bk) + kLaneOfK;
   }
 
-  Value dotStep(Emitter &a, Emitter &b, Val start, Value acc) {
-    bool whole = sub_.facts.provablyDivisible(c_.kSize, Expr(c_.bk));
+  Value dotStep(Emitter &a, Emitter &b, Val start, Value acc, bool masked) {
     bindSteps(a, start, 1);
     bindSteps(b, start, 0);
     Val kMaskA, kMaskB;
-    if (!whole) {
+    if (masked) {
       kMaskA = a.compare("lt", a.env[kK], a.index(c_.kSize));
       a.masks.push_back(kMaskA);
-      if (!c_.packed) {
+      if (!c_.packed || c_.partial) {
         kMaskB = b.compare("lt", b.env[kK], b.index(c_.kSize));
         b.masks.push_back(kMaskB);
       }
@@ -198,7 +204,9 @@ private:
     const Val va = operand(a, node_.lhs, memo, kMaskA);
     if (c_.scalesSums)
       if (Value sum = scaledStep(b, va, kMaskB, acc)) return sum;
-    return product(va, rightOperand(b, node_.rhs, kMaskB), acc);
+    const Value sum = product(va, rightOperand(b, node_.rhs, kMaskB), acc);
+    if (masked && c_.partial) sum.getDefiningOp()->setAttr("tt.valid_k", k_.b.getI32IntegerAttr(static_cast<int32_t>(c_.kSize.constValue() % c_.bk)));
+    return sum;
   }
 
   Value product(Val va, Val vb, Value acc) {

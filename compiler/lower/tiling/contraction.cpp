@@ -1,6 +1,7 @@
 #include "lower/tiling/contraction.h"
 
 #include <algorithm>
+#include <bit>
 #include <set>
 
 #include "base/rules.h"
@@ -88,6 +89,10 @@ void dropWidening(loops::ContractionSpec &node) {
   node.rhs = node.body.ops[static_cast<size_t>(node.rhs)].a;
 }
 
+/// A right operand of so many bytes stays in a core's second cache, or comes from the third fast enough: programs walk all of it for one block of rows
+/// before they turn to the next. A thread's share of a launch is then a run of rows, as it is in the kernels before and behind, and what it
+/// reads and writes lies in its own core's cache. Where blocks of rows are few, threads share them out better by columns.
+constexpr int64_t kCachedRight = 1 << 20, kManyBlocks = 8;
 /// Rows that use each element of the right operand once: it is computed where it is multiplied (backend/cpu/dot.cpp).
 constexpr int64_t kFewRows = 8;
 
@@ -147,6 +152,31 @@ bool multipliesFourBits(const loops::ContractionSpec &node, const DotTiling &c) 
 
 /// Steps of so many k or more are worth a multiplication of their sums.
 constexpr int64_t kScaledStep = 16;
+
+/// Blocks of a contraction that a CPU multiplies, in what order programs walk them, and how much of the last block of k.
+void chooseCpuBlocks(DotTiling &c, const plan::Kernel &kernel, const Facts &facts, const TileTarget &target) {
+  const auto &node = kernel.nodes[0].get<loops::ContractionSpec>();
+  const auto lies = [&](loops::ValueIdx i) { return node.body.ops[static_cast<size_t>(i)].kind == OpKind::Load; };
+  const int64_t size = itemSize(node.body.ops[static_cast<size_t>(node.rhs)].dtype);
+  const std::optional<int64_t> m = c.mSize.asConst(), n = c.nSize.asConst(), k = c.kSize.asConst();
+  c.bm = std::min(target.dotM, bestBlock(facts, c.mSize, {64, 32, 16, 8, 4, 2, 1}, 2));
+  c.bn = std::min(target.dotN, bestBlock(facts, c.nSize, {64, 32, 16}, 4));
+  c.bk = std::min(target.dotK, bestBlock(facts, c.kSize, {256, 128, 64, 32, 16}, 2));
+  // Types that have no instructions for more than one k, operands that lie in memory: no more of a block of k is multiplied than counts.
+  if (k && *k >= 16 && size >= 4 && lies(node.lhs) && lies(node.rhs)) {
+    c.bk = std::min(target.dotK, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(*k))));
+    c.partial = *k % c.bk != 0;
+  }
+  if (c.kInner.size() == 1 && !directLoad(node.body, node.rhs))
+    if (const int64_t group = groupAlong(node.body, node.rhs, Symbol::inner(c.kInner[0]))) c.bk = stepWithin(c.bk, group);
+  const std::optional<int64_t> right = Expr(c.nSize * c.kSize * productOf(kernel.rRanges, c.kOuter)).asConst();
+  c.rowsFirst = m && right && *m >= kManyBlocks * c.bm && *right * size <= kCachedRight;
+  c.scalesSums = m.value_or(kFewRows + 1) <= kFewRows && c.bk >= kScaledStep && scaledNumberOf(node);
+  if (c.scalesSums) applied(Rule::ScaleSums);
+  c.fours = m.value_or(kFourRows + 1) <= kFourRows && c.bn % kFoursStep == 0 && c.bk % kFoursStep == 0 && multipliesFourBits(node, c);
+  // Each program brings x into fixed point for itself; what a step takes beside its elements counts where it is short.
+  if (c.fours && c.bk <= kShortStep && n && *n % kFoursColumns == 0 && *n / kFoursColumns >= kManyPrograms) c.bn = kFoursColumns;
+}
 
 } // namespace
 
@@ -235,18 +265,7 @@ std::optional<DotTiling> chooseDotTiling(plan::Kernel &kernel, const Facts &fact
     c.warps = block.warps, c.stages = block.stages;
     return c;
   }
-  c.bn = bestBlock(facts, c.nSize, {64, 32, 16}, 2);
-  c.bk = bestBlock(facts, c.kSize, {256, 128, 64, 32, 16}, 2);
-  c.bm = bestBlock(facts, c.mSize, {64, 32, 16, 8, 4, 2, 1}, 2);
-  c.bm = std::min(c.bm, target.dotM), c.bn = std::min(c.bn, target.dotN), c.bk = std::min(c.bk, target.dotK);
-  if (c.kInner.size() == 1 && !directLoad(node.body, node.rhs))
-    if (const int64_t group = groupAlong(node.body, node.rhs, Symbol::inner(c.kInner[0])))
-      c.bk = stepWithin(c.bk, group);
-  c.scalesSums = c.mSize.asConst().value_or(kFewRows + 1) <= kFewRows && c.bk >= kScaledStep && scaledNumberOf(node);
-  if (c.scalesSums) applied(Rule::ScaleSums);
-  c.fours = c.mSize.asConst().value_or(kFourRows + 1) <= kFourRows && c.bn % kFoursStep == 0 && c.bk % kFoursStep == 0 && multipliesFourBits(node, c);
-  // Each program brings x into fixed point for itself; what a step takes beside its elements counts where it is short.
-  if (const std::optional<int64_t> n = c.nSize.asConst(); c.fours && c.bk <= kShortStep && n && *n % kFoursColumns == 0 && *n / kFoursColumns >= kManyPrograms) c.bn = kFoursColumns;
+  chooseCpuBlocks(c, kernel, facts, target);
   return c;
 }
 

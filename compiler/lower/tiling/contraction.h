@@ -22,7 +22,12 @@ struct DotTiling {
   int64_t bm = 1, bn = 1, bk = 1;
   Expr mSize = 1, nSize = 1, kSize = 1;
   int warps = 4, stages = 3;
-  /// The right operand is a constant in blocks [batch, n blocks, k, bn], zeros behind the last n and k; it is read in
+  /// Programs count blocks of m outermost, not those of n.
+  bool rowsFirst = false;
+  /// The last block of k, of a constant number, is used in part: both operands are masked there, and no more is multiplied (the product's
+  /// attribute tt.valid_k).
+  bool partial = false;
+  /// The right operand is a constant in blocks [batch, n blocks, k, bn], zeros behind the last n and, unless `partial`, k; it is read in
   /// terms of the symbols below.
   bool packed = false;
   /// The right operand is scale * number (+ shift), number an integer, and the others are the same for a whole step of k as long as

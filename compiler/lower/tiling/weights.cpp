@@ -355,7 +355,7 @@ void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users 
     return packComputed(plan, kernel, users, c, onlyRepeatable);
   const std::optional<ConstantOperand> operand = ConstantOperand::right(plan, kernel, users, c);
   if (!operand || !operand->isWord()) return;
-  const Blocks blocks = blocksOf(*operand, c, (operand->k + c.bk - 1) / c.bk * c.bk);
+  const Blocks blocks = blocksOf(*operand, c, c.partial ? operand->k : (operand->k + c.bk - 1) / c.bk * c.bk);
   // The load in terms of the flat symbols of emitContraction.
   const Expr row = blocks.rowAt(kernel, c, operand->place(), kK);
   operand->rewrite(blocks.all(),

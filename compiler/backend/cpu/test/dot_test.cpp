@@ -26,6 +26,7 @@ struct Case {
   int m, n, k;
   bool aTransposed, bTransposed; // contiguous along m, along k
   int rowsInside;                // of A; those below are masked off
+  int valid = 0;                 // of k; what lies behind is masked off (0: all are)
 };
 
 /// One program: C[M, N] += A[M, K] * B[K, N]; rows and columns at strides given at run time.
@@ -53,9 +54,17 @@ std::string dotText(const Case &c) {
     %a6 = tt.addptr %a5, %a4 : tensor<M_xK_x!tt.ptr<ELEMENT>>, tensor<M_xK_xi32>
     %bound = tt.splat %inside : i32 -> tensor<M_x1xi32>
     %in = arith.cmpi slt, %mc, %bound : tensor<M_x1xi32>
-    %mask = tt.broadcast %in : tensor<M_x1xi1> -> tensor<M_xK_xi1>
+    %rows = tt.broadcast %in : tensor<M_x1xi1> -> tensor<M_xK_xi1>
+    %last = arith.constant dense<VALID> : tensor<1xK_xi32>
+    %before = arith.cmpi slt, %kr, %last : tensor<1xK_xi32>
+    %columns = tt.broadcast %before : tensor<1xK_xi1> -> tensor<M_xK_xi1>
+    %both = arith.andi %columns, %rows : tensor<M_xK_xi1>
+    %lastb = arith.constant dense<VALID> : tensor<K_x1xi32>
+    %beforeb = arith.cmpi slt, %kc, %lastb : tensor<K_x1xi32>
+    %maskb = tt.broadcast %beforeb : tensor<K_x1xi1> -> tensor<K_xN_xi1>
+    %noneb = arith.constant dense<ZERO> : tensor<K_xN_xELEMENT>
     %none = arith.constant dense<ZERO> : tensor<M_xK_xELEMENT>
-    %av = tt.load %a6, %mask, %none : tensor<M_xK_x!tt.ptr<ELEMENT>>
+    %av = tt.load %a6, AMASK, %none : tensor<M_xK_x!tt.ptr<ELEMENT>>
     %b0 = arith.muli %kc, %bk : tensor<K_x1xi32>
     %b1 = arith.muli %nr, %bn : tensor<1xN_xi32>
     %b2 = tt.broadcast %b0 : tensor<K_x1xi32> -> tensor<K_xN_xi32>
@@ -63,7 +72,7 @@ std::string dotText(const Case &c) {
     %b4 = arith.addi %b2, %b3 : tensor<K_xN_xi32>
     %b5 = tt.splat %b : !tt.ptr<ELEMENT> -> tensor<K_xN_x!tt.ptr<ELEMENT>>
     %b6 = tt.addptr %b5, %b4 : tensor<K_xN_x!tt.ptr<ELEMENT>>, tensor<K_xN_xi32>
-    %bv = tt.load %b6 : tensor<K_xN_x!tt.ptr<ELEMENT>>
+    %bv = tt.load %b6BMASK : tensor<K_xN_x!tt.ptr<ELEMENT>>
     %c0 = arith.muli %mc, %cm : tensor<M_x1xi32>
     %c1 = tt.broadcast %c0 : tensor<M_x1xi32> -> tensor<M_xN_xi32>
     %c2 = tt.broadcast %nr : tensor<1xN_xi32> -> tensor<M_xN_xi32>
@@ -71,7 +80,7 @@ std::string dotText(const Case &c) {
     %c4 = tt.splat %c : !tt.ptr<RESULT> -> tensor<M_xN_x!tt.ptr<RESULT>>
     %c5 = tt.addptr %c4, %c3 : tensor<M_xN_x!tt.ptr<RESULT>>, tensor<M_xN_xi32>
     %cv = tt.load %c5 : tensor<M_xN_x!tt.ptr<RESULT>>
-    %d = tt.dot %av, %bv, %cv, inputPrecision = tf32 : tensor<M_xK_xELEMENT> * tensor<K_xN_xELEMENT> -> tensor<M_xN_xRESULT>
+    %d = tt.dot %av, %bv, %cv, inputPrecision = tf32ATTRIBUTE : tensor<M_xK_xELEMENT> * tensor<K_xN_xELEMENT> -> tensor<M_xN_xRESULT>
     tt.store %c5, %d : tensor<M_xN_x!tt.ptr<RESULT>>
     tt.return
   }
@@ -81,6 +90,8 @@ std::string dotText(const Case &c) {
       replaceAll(text, "ASTRIDEK", std::to_string(c.aTransposed ? astride : 1));
   replaceAll(text, "BSTRIDEK", std::to_string(c.bTransposed ? 1 : bstride)),
       replaceAll(text, "BSTRIDEN", std::to_string(c.bTransposed ? bstride : 1));
+  replaceAll(text, "AMASK", c.valid ? "%both" : "%rows"), replaceAll(text, "BMASK", c.valid ? ", %maskb, %noneb" : "");
+  replaceAll(text, "ATTRIBUTE", c.valid ? " {tt.valid_k = VALID : i32}" : ""), replaceAll(text, "VALID", std::to_string(c.valid));
   replaceAll(text, "M_", std::to_string(c.m)), replaceAll(text, "N_", std::to_string(c.n)),
       replaceAll(text, "K_", std::to_string(c.k));
   replaceAll(text, "ZERO", c.element[0] == 'i' ? "0" : "0.000000e+00");
@@ -116,42 +127,45 @@ void put(std::vector<uint8_t> &bytes, const std::string &element, size_t i, doub
 
 void check(const Case &c, CpuLevel level) {
   SCOPED_TRACE(std::string(c.element) + " " + std::to_string(c.m) + "x" + std::to_string(c.n) + "x" +
-               std::to_string(c.k));
+               std::to_string(c.k) + (c.valid ? " of which " + std::to_string(c.valid) : ""));
   Kernel k(dotText(c), level);
   ASSERT_TRUE(k.ok()) << k.error;
   const bool integers = c.element[0] == 'i';
   const int astride = c.aTransposed ? c.m : c.k + 24, bstride = c.bTransposed ? c.k + 8 : c.n;
   // f8E5M2 has two bits of fraction: halves and wholes up to 3.5 fit, so numbers are cut to that.
   auto value = [&](int i, uint32_t seed) { return std::max(-3.0, std::min(3.0, number(i, seed))); };
+  // What is masked off along k must not be multiplied, not even by zero.
+  auto counts = [&](int j) { return c.valid == 0 || j < c.valid; };
+  const double never = integers ? 1 : std::numeric_limits<double>::quiet_NaN();
   std::vector<uint8_t> a, bb;
   std::vector<double> left(static_cast<size_t>(c.m * c.k)), right(static_cast<size_t>(c.k * c.n));
   for (int i = 0; i < c.m; ++i)
     for (int j = 0; j < c.k; ++j) {
-      const double x = left[static_cast<size_t>(i * c.k + j)] = value(i * c.k + j, 1);
+      const double x = left[static_cast<size_t>(i * c.k + j)] = counts(j) ? value(i * c.k + j, 1) : never;
       put(a, c.element, static_cast<size_t>(c.aTransposed ? j * astride + i : i * astride + j), x);
     }
   for (int j = 0; j < c.k; ++j)
     for (int n = 0; n < c.n; ++n) {
-      const double x = right[static_cast<size_t>(j * c.n + n)] = value(j * c.n + n, 2);
+      const double x = right[static_cast<size_t>(j * c.n + n)] = counts(j) ? value(j * c.n + n, 2) : never;
       put(bb, c.element, static_cast<size_t>(c.bTransposed ? n * bstride + j : j * bstride + n), x);
     }
   std::vector<float> sums(static_cast<size_t>(c.m * c.n), 5.0f);
-  std::vector<int32_t> counts(sums.size(), 5);
+  std::vector<int32_t> whole(sums.size(), 5);
   std::vector<int64_t> wide(sums.size(), 5);
   const bool isWide = c.result == std::string("i64");
   a.resize(a.size() + 64), bb.resize(bb.size() + 64);
-  const auto result = isWide ? pointer(wide.data()) : integers ? pointer(counts.data()) : pointer(sums.data());
+  const auto result = isWide ? pointer(wide.data()) : integers ? pointer(whole.data()) : pointer(sums.data());
   k.run({pointer(a.data()), pointer(bb.data()), result, integer(c.rowsInside)}, 1);
   for (int i = 0; i < c.m; ++i)
     for (int n = 0; n < c.n; ++n) {
       double s = 0;
       for (int j = 0; j < c.k && i < c.rowsInside; ++j)
-        s += left[static_cast<size_t>(i * c.k + j)] * right[static_cast<size_t>(j * c.n + n)];
+        if (counts(j)) s += left[static_cast<size_t>(i * c.k + j)] * right[static_cast<size_t>(j * c.n + n)];
       const size_t at = static_cast<size_t>(i * c.n + n);
       if (isWide)
         ASSERT_EQ(wide[at], 5 + (static_cast<int64_t>(4 * s) << 40)) << i << " " << n;
       else if (integers)
-        ASSERT_EQ(counts[at], 5 + static_cast<int>(4 * s)) << i << " " << n;
+        ASSERT_EQ(whole[at], 5 + static_cast<int>(4 * s)) << i << " " << n;
       else
         ASSERT_EQ(sums[at], 5 + s) << i << " " << n;
     }
@@ -177,6 +191,15 @@ TEST_P(DotTest, EveryShapeOfBlock) {
     for (int n : {8, 16, 32, 64, 128})
       for (int k : {16, 32, 96, 256})
         if ((k & (k - 1)) == 0) check({"bf16", "f32", m, n, k, false, false, m}, GetParam());
+}
+TEST_P(DotTest, ColumnsThatAreMaskedOff) {
+  for (bool a : {false, true})
+    for (bool bb : {false, true})
+      for (int valid : {33, 40, 60}) {
+        for (int m : {8, 16, 64}) check({"f32", "f32", m, 32, 64, a, bb, m - 3, valid}, GetParam());
+        check({"bf16", "f32", 32, 32, 64, a, bb, 31, valid}, GetParam());
+        check({"i64", "i64", 32, 16, 64, a, bb, 31, valid}, GetParam());
+      }
 }
 TEST_P(DotTest, RowsThatAreMaskedOff) {
   for (int rows : {0, 1, 31, 63}) check({"bf16", "f32", 64, 32, 32, false, false, rows}, GetParam());

@@ -79,7 +79,9 @@ TEST(Tiling, AWeightThatOneProductReadsLiesInItsBlocks) {
   const Tilings tilings = chooseTilings(plan, TileTarget());
   ASSERT_TRUE(tilings[0].dot && tilings[0].dot->packed);
   const int64_t bn = tilings[0].dot->bn, bk = tilings[0].dot->bk;
-  const int64_t rows = (kK + bk - 1) / bk * bk, blocks = (kN + bn - 1) / bn;
+  // Of the last block of k no more is multiplied than there is, so nothing need lie behind it.
+  EXPECT_TRUE(tilings[0].dot->partial && kK % bk != 0);
+  const int64_t rows = kK, blocks = (kN + bn - 1) / bn;
   const Constant &c = constantOf(plan, w);
   ASSERT_EQ(c.bytes, rows * blocks * bn * 4);
   EXPECT_EQ(plan.program.buffer(w).elements, Expr(rows * blocks * bn));
@@ -90,6 +92,41 @@ TEST(Tiling, AWeightThatOneProductReadsLiesInItsBlocks) {
     for (int64_t k = 0; k < rows; ++k)
       ASSERT_EQ(v[(n / bn * rows + k) * bn + n % bn], n < kN && k < kK ? static_cast<float>(k * kN + n) : 0.0f)
           << "k " << k << " n " << n;
+}
+
+TEST(Tiling, BlocksOfKAreMultipliedInPartWhereOperandsLieInMemory) {
+  auto blocksOf = [](DType t, OpKind behind) {
+    Maker m;
+    const BufferId x = m.input("x", kM * kK, t), w = m.input("w", kK * kN, t), y = addTemp(m.p, "y", t, kM * kN);
+    ContractionSpec c;
+    c.lhs = appendLoad(c.body, x, t, i(0) * kK + r(0)), c.rhs = appendLoad(c.body, w, t, r(0) * kN + i(1));
+    if (behind != OpKind::Load) c.lhs = append(c.body, behind, t, c.lhs);
+    c.accType = DType::F32, c.stores = {{y, i(0) * kN + i(1), 0}};
+    m.node({kM, kN}, {kK}, std::move(c)), m.output(y);
+    plan::Plan plan = m.plan();
+    return *chooseTilings(plan, TileTarget())[0].dot;
+  };
+  EXPECT_TRUE(blocksOf(DType::F32, OpKind::Load).partial);
+  EXPECT_EQ(blocksOf(DType::F32, OpKind::Load).bk, 128);
+  // Computed operands would be computed behind a mask; pairs and tiles of bf16 have their own steps.
+  EXPECT_FALSE(blocksOf(DType::F32, OpKind::Neg).partial);
+  EXPECT_FALSE(blocksOf(DType::BF16, OpKind::Load).partial);
+}
+
+TEST(Tiling, ProgramsWalkRowsOutermostWhereTheRightOperandIsSmall) {
+  auto rowsFirst = [](int64_t m, int64_t n) {
+    Maker maker;
+    const BufferId x = maker.input("x", m * kK), w = maker.constant("w", kK * n), y = addTemp(maker.p, "y", DType::F32, m * n);
+    ContractionSpec c;
+    c.lhs = appendLoad(c.body, x, DType::F32, i(0) * kK + r(0)), c.rhs = appendLoad(c.body, w, DType::F32, r(0) * n + i(1));
+    c.accType = DType::F32, c.stores = {{y, i(0) * n + i(1), 0}};
+    maker.node({m, n}, {kK}, std::move(c)), maker.output(y);
+    plan::Plan plan = maker.plan();
+    return chooseTilings(plan, TileTarget())[0].dot->rowsFirst;
+  };
+  EXPECT_TRUE(rowsFirst(4096, 256));
+  EXPECT_FALSE(rowsFirst(4096, 4096)); // more than a cache holds
+  EXPECT_FALSE(rowsFirst(64, 256));    // too few blocks of rows for many threads
 }
 
 /// Each way in which something else may read the weight: it then stays as the model has it.
