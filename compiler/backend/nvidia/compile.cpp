@@ -97,10 +97,6 @@ Status prepareOnce(Unit &unit, const TileFunction &function, const Chip &chip, P
     return checkShared(function, chip, unit.shared);
   }
   pipeline.stages = function.stages;
-  // Blocks of four warps stand several on a multiprocessor, where one computes while another multiplies: running ahead costs them 3 to
-  // 4 % (attention in 64 x 64 on an H200; 0 to 4 % won with eight warps).
-  constexpr int kSeveralBlocks = 4;
-  pipeline.early &= function.warps > kSeveralBlocks;
   unit.pipelined = pipelineLoops(*unit.placed, chip, function.warps, pipeline, &unit.noBoxes) > 0;
   if (Status s = placeTensors(*unit.placed, chip, function.warps); !s) return s;
 #ifndef NDEBUG
@@ -269,6 +265,24 @@ bool allowMoreRegisters(std::string &ptx, const std::vector<FunctionUsage> &usag
   return any;
 }
 
+/// Registers a thread that let two blocks of so many threads stand on a multiprocessor.
+int registersOfTwoBlocks(const Chip &chip, int threads) {
+  constexpr int kPortion = 8;
+  return chip.registersPerSm / (2 * threads) / kPortion * kPortion;
+}
+
+/// Whether a loop has several products, which wait for one another and for what is computed between them.
+bool hasChains(tt::FuncOp placed) {
+  bool found = false;
+  placed.walk([&](mlir::LoopLikeOpInterface loop) {
+    int products = 0;
+    for (mlir::Region *region : loop.getLoopRegions())
+      for (tt::DotOp dot : region->getOps<tt::DotOp>()) products += dot ? 1 : 0;
+    found |= products > 1;
+  });
+  return found;
+}
+
 /// On an H200, of products of 16 bits: blocks of 128 x 128 by 1.09 to 1.16 (2048 to 8192), 64 x 128 and 64 x 64 by 1.08 to 1.18, 64 x 256
 /// and 256 x 128 by 1.01 to 1.13; 128 x 256, which read least for what they multiply, by 0.98 to 1.03.
 bool boxesAreFaster(tt::FuncOp placed) {
@@ -365,7 +379,7 @@ private:
 
   PipelineOptions pipeline(bool early) const {
     PipelineOptions pipeline;
-    pipeline.early = early && options_.early;
+    pipeline.early = early && options_.early ? Early::WhereItPays : Early::None;
     pipeline.boxes = options_.boxesAlone;
     if (options_.boxesAlone && options_.boxes == BoxForms::Fed) pipeline.producer = Producers::All;
     return pipeline;
@@ -500,6 +514,30 @@ private:
       assembled = assemble(text_, target(), *ptxas_, options_.threads);
       if (!assembled) return assembled.takeError();
     }
+    assembled_ = std::move(*assembled);
+    return fitTwoBlocks();
+  }
+
+  /// Of two blocks on a multiprocessor one computes while the other's products wait. Functions with chains of products that want a few registers more
+  /// than that are held to it, unless they spill much: attention in 128 x 64 of heads of 64 on an H100 took 60.3 us with 153 registers and 58.8 with 128 (16
+  /// bytes spilled), with gates 87.9 with 183 and 76.8 with 128 (104); its gradient 61.2 with 189 and 85.2 with 128 (296).
+  Status fitTwoBlocks() {
+    constexpr int kMostSpilled = 128;
+    bool any = false;
+    for (size_t i = 0; i < units_.size(); ++i) {
+      const FunctionUsage usage = usageOf(units_[i], symbols_[i]);
+      const int limit = registersOfTwoBlocks(chip_, usage.threads);
+      const bool near = usage.registers > limit && usage.registers * 2 <= limit * 3;
+      if (!near || functions_[i].maxRegisters != 0 || usage.spillBytes > 0 || 2 * (usage.sharedBytes + 1024) > chip_.sharedPerSm || !hasChains(*units_[i].placed)) continue;
+      std::string alone = joinPtx({units_[i].ptx}, target().arch);
+      limitRegisters(alone, symbols_[i], limit);
+      const Result<Assembled> held = assemble(alone, target(), *ptxas_, 1);
+      if (!held || !held->changed.empty() || held->serialisedIn(symbols_[i]) || held->usage.empty() || held->usage[0].spillBytes > kMostSpilled) continue;
+      any |= limitRegisters(text_, symbols_[i], limit);
+    }
+    if (!any) return Status::ok();
+    Result<Assembled> assembled = assemble(text_, target(), *ptxas_, options_.threads);
+    if (!assembled) return assembled.takeError();
     assembled_ = std::move(*assembled);
     return Status::ok();
   }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backend/nvidia/dot.h"
+#include "backend/nvidia/passes/pipeline.h"
 #include "ir/tile/passes/axis_info.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SetVector.h"
@@ -126,7 +127,7 @@ inline constexpr int64_t kReserve = 16 * 1024;
 
 int64_t tileBytes(tt::LoadOp load);
 /// Decides on stepped, early and open, and the slots and turns that they take. most: slots.
-void planProducts(LoopPlan &plan, const Chip &chip, int warps, int most, bool early);
+void planProducts(LoopPlan &plan, const Chip &chip, int warps, int most, Early early);
 /// Whether copies of 4 bytes or more can bring the tile in; sets the dim along which.
 bool isCopyable(tt::LoadOp load, const AxisInfoAnalysis &axis, int &fast);
 /// Shared memory for so many of the load's tiles.

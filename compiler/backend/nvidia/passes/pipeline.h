@@ -72,10 +72,13 @@ namespace neso::nvidia {
 /// Of loops whose tiles the machine copies: none; those with products between which the loop computes, in two turns at once (feed.cpp); all.
 enum class Producers : uint8_t { None, Rotated, All };
 
+/// Which products run a turn ahead of those that use their sums: none; those that gain by it; all that can.
+enum class Early : uint8_t { None, WhereItPays, All };
+
 struct PipelineOptions {
   int stages = 3;      // of loops without tt.num_stages; 1: none
   int most = INT_MAX;  // of any loop; 1: no copies at all
-  bool early = true;   // products may run a turn ahead of the others
+  Early early = Early::All;
   bool boxes = false;  // the machine copies loads that are boxes
   Producers producer = Producers::None; // and warps of their own begin its copies
 };
