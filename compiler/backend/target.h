@@ -50,6 +50,7 @@ struct FunctionUsage {
   std::string name;
   int registers = 0;  // of a thread
   int spillBytes = 0; // stores and loads together
+  bool heldForTwo = false; // to the registers with which two blocks stand on a multiprocessor
   int sharedBytes = 0;
   int threads = 0;
   int blocksPerSm = 0; // by registers, shared memory and threads

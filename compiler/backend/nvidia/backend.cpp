@@ -122,7 +122,7 @@ std::vector<Diagnostic> warningsOf(const CompiledModule &made, std::string_view 
   if (!made.serialised.empty())
     out.push_back(makeDiag(diag::NvidiaSerialised, {}, std::string(arch), made.serialised));
   for (const FunctionUsage &u : made.usage)
-    if (u.spillBytes > 0)
+    if (u.spillBytes > 0 && !u.heldForTwo)
       out.push_back(makeDiag(diag::NvidiaSpills, {}, u.name, u.spillBytes, u.registers, std::string(arch)));
   return out;
 }

@@ -39,6 +39,7 @@ struct Unit {
   std::string noBoxes;  // why the machine copies no tiles, where it is asked to
   std::vector<BoxedTensor> tensors; // whose boxes it copies
   bool pipelined = false;
+  bool heldForTwo = false; // FunctionUsage::heldForTwo
   Status status;
 };
 
@@ -519,12 +520,13 @@ private:
   }
 
   /// Of two blocks on a multiprocessor one computes while the other's products wait. Functions with chains of products that want a few registers more
-  /// than that are held to it, unless they spill much: attention in 128 x 64 of heads of 64 on an H100 took 60.3 us with 153 registers and 58.8 with 128 (16
-  /// bytes spilled), with gates 87.9 with 183 and 76.8 with 128 (104); its gradient 61.2 with 189 and 85.2 with 128 (296).
+  /// than that are held to it, unless they spill much: attention in 128 x 64 of heads of 64 on an H100 took 60.3 us with 153 registers and 58.8 with 128 (32
+  /// bytes spilled), with gates 87.9 with 183 and 76.8 with 128 (212); its gradient 61.2 with 189 and 85.2 with 128 (704).
   Status fitTwoBlocks() {
-    constexpr int kMostSpilled = 128;
+    constexpr int kMostSpilled = 256;
     bool any = false;
     for (size_t i = 0; i < units_.size(); ++i) {
+      units_[i].heldForTwo = false;
       const FunctionUsage usage = usageOf(units_[i], symbols_[i]);
       const int limit = registersOfTwoBlocks(chip_, usage.threads);
       const bool near = usage.registers > limit && usage.registers * 2 <= limit * 3;
@@ -533,7 +535,7 @@ private:
       limitRegisters(alone, symbols_[i], limit);
       const Result<Assembled> held = assemble(alone, target(), *ptxas_, 1);
       if (!held || !held->changed.empty() || held->serialisedIn(symbols_[i]) || held->usage.empty() || held->usage[0].spillBytes > kMostSpilled) continue;
-      any |= limitRegisters(text_, symbols_[i], limit);
+      if (limitRegisters(text_, symbols_[i], limit)) units_[i].heldForTwo = any = true;
     }
     if (!any) return Status::ok();
     Result<Assembled> assembled = assemble(text_, target(), *ptxas_, options_.threads);
@@ -595,6 +597,7 @@ private:
     usage.threads = threadsOf(unit);
     usage.sharedBytes += static_cast<int>(unit.shared.bytes);
     usage.blocksPerSm = blocksPerSm(chip_, usage);
+    usage.heldForTwo = unit.heldForTwo;
     return usage;
   }
 

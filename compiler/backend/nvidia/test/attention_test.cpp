@@ -606,6 +606,24 @@ TEST_F(Attention, AssembledWithoutAWaitOfItsOwn) {
   }
 }
 
+// The assembler would take some registers more, and one block would stand alone.
+TEST_F(Attention, TwoBlocksStandOnAMultiprocessor) {
+  if (!findAssembler()) GTEST_SKIP() << "no ptxas is found";
+  const Shape s{128, 128, 32, 8, 3, 0};
+  CompileOptions options;
+  options.early = false;
+  for (int most : {0, 200}) {
+    std::vector<TileFunction> functions{{parse(attention(s, "bf16")), "attention", s.warps, s.stages, most}};
+    Result<CompiledModule> code = compileForNvidia(functions, chip_, options);
+    ASSERT_TRUE(bool(code)) << code.error().str();
+    // What the kernel's author asks for stays.
+    EXPECT_EQ(code->usage[0].heldForTwo, most == 0);
+    EXPECT_EQ(code->usage[0].blocksPerSm, most ? 1 : 2);
+    EXPECT_LE(code->usage[0].registers, most ? most : 128);
+    EXPECT_LE(code->usage[0].spillBytes, 256);
+  }
+}
+
 // A form beside the usual one, with four warps more.
 TEST_F(Attention, AssembledWithAProducer) {
   if (!findAssembler()) GTEST_SKIP() << "no ptxas is found";
