@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "backend/cpu/emitter.h"
+#include "ir/tile/attributes.h"
 #include "ir/tile/tile.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "llvm/IR/IntrinsicsX86.h"
@@ -51,7 +52,7 @@ Emitter::Product Emitter::planProduct(mlir::Operation *op) {
   // Pairs of bf16 in 4 bytes, two products a step: k counts pairs then, and B lies in panels of 16 columns as matrix
   // tiles have it.
   if (!p.fewRows && p.lanes == 16 && p.K % 2 == 0 && caps_.bf16Pairs) p.pairType = bf16OperandType(op);
-  const auto valid = op->getAttrOfType<mlir::IntegerAttr>("tt.valid_k");
+  const auto valid = op->getAttrOfType<mlir::IntegerAttr>(tile::kValidKAttr);
   p.valid = valid && !p.pairType ? valid.getInt() : p.K;
   p.units = p.pairType ? p.K / 2 : p.valid;
   p.computed = p.fewRows && p.lead == 0 && p.M == p.rows && computesAlongRows(op->getOperand(1));
@@ -323,7 +324,7 @@ void Emitter::emitBlockProduct(const Product &p, const Lanes *batch) {
   }
   table.shape = {p.M}, packedRows.shape = {p.M, p.K};
   Value *zeroRow = leftRows(p.op->getOperand(0), p.pairType ? p.pairType : p.computeType, batch, table, packedRows, p.valid);
-  if (!p.op->hasAttr("tt.masked_rows_unused")) zeroRow = nullptr;
+  if (!p.op->hasAttr(tile::kMaskedRowsUnusedAttr)) zeroRow = nullptr;
   if (p.fixed) {
     const Fixed f = {&newBuffer(mlir::IntegerType::get(p.op->getContext(), 8), {p.M, p.K, 4}), &newBuffer(p.computeType, {p.M})};
     freeAfter_[nullptr].push_back(f.digits), freeAfter_[nullptr].push_back(f.scales);

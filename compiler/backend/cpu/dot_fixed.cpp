@@ -19,6 +19,7 @@
 // says so). With VNNI a lane's four products are added to 32 bits at once; else pairs are added to 16 bits, which hold eight of them
 // (8 * 2 * 15 * 128 < 2^15), and those to 32.
 #include "backend/cpu/emitter.h"
+#include "ir/tile/attributes.h"
 #include "ir/tile/tile.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/Matchers.h"
@@ -63,7 +64,7 @@ mlir::Value Emitter::smallNumber(mlir::Operation *op) {
 }
 
 bool Emitter::multipliesFixed(const Product &p) {
-  return caps_.byteProducts != ByteProducts::None && p.op->hasAttr("tt.right_in_fours") && p.lead == 0 && p.M <= kMostFixedRows &&
+  return caps_.byteProducts != ByteProducts::None && p.op->hasAttr(tile::kRightInFoursAttr) && p.lead == 0 && p.M <= kMostFixedRows &&
          p.N % (2 * caps_.f32Lanes) == 0 && p.K % kInWords == 0 && p.computeType.isF32() && !p.gathers && smallNumber(p.op);
 }
 

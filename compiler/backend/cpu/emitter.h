@@ -402,7 +402,7 @@ private:
     Shape shape;              // of the result
     size_t lead;              // dimensions before the last two: 0 or 1
     int64_t M, N, K;
-    int64_t valid;            // how many of K count (tt.valid_k)
+    int64_t valid;            // how many of K count (tile::kValidKAttr)
     int64_t units;            // steps of the loop over k: as many, or pairs
     int64_t rows, vectors, lanes; // of the sums held in registers
     mlir::Type resultType, computeType;

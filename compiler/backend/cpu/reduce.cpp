@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "backend/cpu/emitter.h"
+#include "ir/tile/attributes.h"
 #include "ir/tile/tile.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "llvm/Support/MathExtras.h"
@@ -68,7 +69,7 @@ bool onceIsOften(OpCode combine, llvm::Constant *v) {
 /// Of a reduction whose combine function is more than one operation: the mask outside of which all its elements are what changes
 /// nothing, which whoever wrote it states.
 mlir::Value Emitter::statedMask(mlir::Operation *op) {
-  if (!op->hasAttr("tt.masked_lanes_neutral")) return {};
+  if (!op->hasAttr(tile::kMaskedLanesNeutralAttr)) return {};
   mlir::Value mask;
   for (mlir::Value source : op->getOperands()) {
     mlir::Operation *def = source.getDefiningOp();

@@ -37,6 +37,8 @@ struct Chip {
   int sms; // of the largest product: for cost models only
   /// Its code runs on this very chip and on no later one: "sm_90a" beside "sm_90".
   bool own() const { return arch.ends_with('a'); }
+  /// Registers that each thread may have where so many blocks of so many threads stand on a multiprocessor, in the portions that they come in.
+  int registersOfThread(int threads, int blocks) const { return registersPerSm / blocks / threads / 8 * 8; }
   bool has(Feature f) const { return features & static_cast<uint32_t>(f); }
 };
 

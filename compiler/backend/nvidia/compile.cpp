@@ -254,31 +254,27 @@ std::optional<Error> refusedAssembly(const std::string &text, const std::vector<
 bool allowMoreRegisters(std::string &ptx, const std::vector<FunctionUsage> &usage,
                         const std::vector<TileFunction> &functions, const std::vector<std::string> &symbols,
                         const Chip &chip) {
-  constexpr int kMostPerThread = 255, kPortion = 8;
+  constexpr int kMostPerThread = 255;
   bool any = false;
   for (const FunctionUsage &u : usage) {
     const auto symbol = llvm::find(symbols, u.name);
     if (u.spillBytes == 0 || symbol == symbols.end()) continue;
     const TileFunction &function = functions[static_cast<size_t>(symbol - symbols.begin())];
-    const int most = std::min(kMostPerThread, chip.registersPerSm / (function.warps * 32) / kPortion * kPortion);
+    const int most = std::min(kMostPerThread, chip.registersOfThread(function.warps * 32, 1));
     if (function.maxRegisters == 0 && u.registers * 2 <= most) any |= limitRegisters(ptx, u.name, most);
   }
   return any;
-}
-
-/// Registers a thread that let two blocks of so many threads stand on a multiprocessor.
-int registersOfTwoBlocks(const Chip &chip, int threads) {
-  constexpr int kPortion = 8;
-  return chip.registersPerSm / (2 * threads) / kPortion * kPortion;
 }
 
 /// Whether a loop has several products, which wait for one another and for what is computed between them.
 bool hasChains(tt::FuncOp placed) {
   bool found = false;
   placed.walk([&](mlir::LoopLikeOpInterface loop) {
-    int products = 0;
-    for (mlir::Region *region : loop.getLoopRegions())
-      for (tt::DotOp dot : region->getOps<tt::DotOp>()) products += dot ? 1 : 0;
+    int64_t products = 0;
+    for (mlir::Region *region : loop.getLoopRegions()) {
+      auto dots = region->getOps<tt::DotOp>();
+      products += std::distance(dots.begin(), dots.end());
+    }
     found |= products > 1;
   });
   return found;
@@ -528,7 +524,7 @@ private:
     for (size_t i = 0; i < units_.size(); ++i) {
       units_[i].heldForTwo = false;
       const FunctionUsage usage = usageOf(units_[i], symbols_[i]);
-      const int limit = registersOfTwoBlocks(chip_, usage.threads);
+      const int limit = chip_.registersOfThread(usage.threads, 2);
       const bool near = usage.registers > limit && usage.registers * 2 <= limit * 3;
       if (!near || functions_[i].maxRegisters != 0 || usage.spillBytes > 0 || 2 * (usage.sharedBytes + 1024) > chip_.sharedPerSm || !hasChains(*units_[i].placed)) continue;
       std::string alone = joinPtx({units_[i].ptx}, target().arch);

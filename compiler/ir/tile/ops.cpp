@@ -1,5 +1,6 @@
 // Verifiers and result types of ops on values. Memory ops are in memory.cpp, folders in fold.cpp.
 #include "ir/layout/gpu.h"
+#include "ir/tile/attributes.h"
 #include "ir/tile/placed.h"
 
 #include "mlir/IR/OpImplementation.h"
@@ -298,6 +299,11 @@ LogicalResult DotOp::verify() {
     return emitOpError("mixes integers and floats");
   if (bitsOf(a.getElementType()) != bitsOf(b.getElementType()))
     return emitOpError() << "takes operands of one width, not " << a.getElementType() << " and " << b.getElementType();
+  if (Attribute named = getOperation()->getDiscardableAttr(tile::kValidKAttr)) {
+    IntegerAttr valid = dyn_cast<IntegerAttr>(named);
+    if (!valid || valid.getInt() < 1 || valid.getInt() > a.getDimSize(rank - 1))
+      return emitOpError() << "has " << tile::kValidKAttr << " that is no part of its k";
+  }
   return success();
 }
 

@@ -5,6 +5,7 @@
 
 #include "ir/loops/access.h"
 #include "ir/loops/dependences.h"
+#include "ir/tile/attributes.h"
 #include "ir/tile/build.h"
 #include "lower/plan_to_tile/blocks.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -205,15 +206,15 @@ private:
     if (c_.scalesSums)
       if (Value sum = scaledStep(b, va, kMaskB, acc)) return sum;
     const Value sum = product(va, rightOperand(b, node_.rhs, kMaskB), acc);
-    if (masked && c_.partial) sum.getDefiningOp()->setAttr("tt.valid_k", k_.b.getI32IntegerAttr(static_cast<int32_t>(c_.kSize.constValue() % c_.bk)));
+    if (masked && c_.partial) sum.getDefiningOp()->setAttr(tb::kValidKAttr, k_.b.getI32IntegerAttr(static_cast<int32_t>(c_.kSize.constValue() % c_.bk)));
     return sum;
   }
 
   Value product(Val va, Val vb, Value acc) {
     Value sum = tb::dot(k_.b, k_.loc, va.v, vb.v, acc, k_.target.f32Products);
     // Rows beyond the last are not stored: the backend need not compute them.
-    sum.getDefiningOp()->setAttr("tt.masked_rows_unused", k_.b.getUnitAttr());
-    if (c_.fours) sum.getDefiningOp()->setAttr("tt.right_in_fours", k_.b.getUnitAttr());
+    sum.getDefiningOp()->setAttr(tb::kMaskedRowsUnusedAttr, k_.b.getUnitAttr());
+    if (c_.fours) sum.getDefiningOp()->setAttr(tb::kRightInFoursAttr, k_.b.getUnitAttr());
     return sum;
   }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ir/tile/attributes.h"
 #include "ir/tile/build.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -195,7 +196,7 @@ std::vector<Val> Accumulator::reduceTile(Emitter &e, std::vector<Val> element, s
   SmallVector<Value> reduced = tb::reduce(e.k.b, e.k.loc, operands, static_cast<int>(dim), combiner(*this, e));
   // The last of all positions changes nothing, however often it is taken: a CPU's loop may end with the mask.
   if (mask && isArg() && !e.k.target.threadBlocks)
-    reduced[0].getDefiningOp()->setAttr("tt.masked_lanes_neutral", e.k.b.getUnitAttr());
+    reduced[0].getDefiningOp()->setAttr(tile::kMaskedLanesNeutralAttr, e.k.b.getUnitAttr());
   std::vector<Val> out;
   for (Value v : reduced) {
     if (e.frame.tile.size() > 1) v = tb::expandDims(e.k.b, e.k.loc, v, static_cast<int>(dim));

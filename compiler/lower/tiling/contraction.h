@@ -24,8 +24,7 @@ struct DotTiling {
   int warps = 4, stages = 3;
   /// Programs count blocks of m outermost, not those of n.
   bool rowsFirst = false;
-  /// The last block of k, of a constant number, is used in part: both operands are masked there, and no more is multiplied (the product's
-  /// attribute tt.valid_k).
+  /// The last block of k, of a constant number, is used in part: both operands are masked there, and no more is multiplied (tile::kValidKAttr).
   bool partial = false;
   /// The right operand is a constant in blocks [batch, n blocks, k, bn], zeros behind the last n and, unless `partial`, k; it is read in
   /// terms of the symbols below.

@@ -78,7 +78,7 @@ enum class Early : uint8_t { None, WhereItPays, All };
 struct PipelineOptions {
   int stages = 3;      // of loops without tt.num_stages; 1: none
   int most = INT_MAX;  // of any loop; 1: no copies at all
-  Early early = Early::All;
+  Early early = Early::All; // products that run a turn ahead of the others
   bool boxes = false;  // the machine copies loads that are boxes
   Producers producer = Producers::None; // and warps of their own begin its copies
 };

@@ -98,7 +98,7 @@ std::optional<Producer> producerFor(const Chip &chip, int warps) {
   if (warps % kGroup != 0) return std::nullopt;
   const int threads = (warps + kGroup) * kLanes, own = warps * kLanes;
   if (threads > kMostThreads) return std::nullopt;
-  const int entry = chip.registersPerSm / blocksWithProducer(chip, warps) / threads / kPortion * kPortion;
+  const int entry = chip.registersOfThread(threads, blocksWithProducer(chip, warps));
   Producer producer{kGroup, kFewest, 0};
   producer.registersOfBlock = std::min(kMost, (entry * threads - kFewest * kGroup * kLanes) / own / kPortion * kPortion);
   if (producer.registersOfBlock <= entry) return std::nullopt;

@@ -89,13 +89,14 @@ public:
   }
 
 private:
+  /// Of a thread, beside sums and operands in registers: addresses, masks and what the arithmetic holds.
+  static constexpr int64_t kBesideProducts = 32;
+
   /// Early products, and open ones which what these lead to is multiplied by.
   bool planRotation(bool always) {
-    // Beside these there are addresses, masks and what the arithmetic holds.
-    constexpr int64_t kOtherRegisters = 32;
     const std::optional<Producer> producer = producerFor(chip_, warps_);
     if (!producer) return false;
-    const int64_t kMostRegisters = producer->registersOfBlock - kOtherRegisters;
+    const int64_t kMostRegisters = producer->registersOfBlock - kBesideProducts;
     // Four warps that hold fewer stand in four blocks on a multiprocessor, with a producer in two: attention in 64 x 64 of heads of 64 lost
     // up to 17 % on an H100, of heads of 128 it won 10 to 30 %.
     const int64_t kFewestRegisters = warps_ == 4 && !always ? 96 : 0;
@@ -305,7 +306,7 @@ private:
   bool planEarly(Early which) {
     // Beside these there are addresses, masks and what the arithmetic holds. Kernels that spill are compiled again
     // without.
-    constexpr int64_t kMostRegisters = 208, kOtherRegisters = 32;
+    constexpr int64_t kMostRegisters = 208;
     for (tt::DotOp dot : dots_)
       if (canRunAhead(dot)) plan_.early.insert(dot);
     const bool any = !plan_.early.empty() && plan_.early.size() < dots_.size();
@@ -324,7 +325,7 @@ private:
     // Where two blocks stand on a multiprocessor, one computes while another multiplies: running ahead cost blocks of four warps 3 to 4 % (attention in
     // 64 x 64 on an H200), blocks of eight 14 % for heads of 64 (128 x 64 on an H100), and won 0 to 4 % for heads of 128.
     // Two that run ahead of a third (attention's gradient of Q in 128 x 64 of heads of 64) cost 16 %.
-    const bool alone = registersOfProducts(false) + kOtherRegisters > chip_.registersPerSm / (2 * 32 * warps_);
+    const bool alone = registersOfProducts(false) + kBesideProducts > chip_.registersOfThread(32 * warps_, 2);
     const bool pays = which == Early::All || (alone && plan_.early.size() == 1);
     if (any && pays && slots <= most_ && slots * bytes_ <= chip_.sharedPerBlock - kReserve &&
         registersOfProducts(true) <= kMostRegisters) {

@@ -20,6 +20,12 @@ tt.func @f(%a: tensor<16x8xf16>, %b: tensor<16x16xf16>, %c: tensor<16x16xf32>) {
   %0 = tt.dot %a, %b, %c : tensor<16x8xf16> * tensor<16x16xf16> -> tensor<16x16xf32>
   tt.return
 }
+// CHECK: error[E0402]: {{.*}} has tt.valid_k that is no part of its k
+//--- ca_dot_valid.mlir
+tt.func @f(%a: tensor<16x8xf16>, %b: tensor<8x16xf16>, %c: tensor<16x16xf32>) {
+  %0 = tt.dot %a, %b, %c {tt.valid_k = 9 : i32} : tensor<16x8xf16> * tensor<8x16xf16> -> tensor<16x16xf32>
+  tt.return
+}
 // CHECK: error[E0402]: {{.*}} to a narrower type needs a rounding mode
 //--- d_fp_to_fp.mlir
 tt.func @f(%x: f32) {

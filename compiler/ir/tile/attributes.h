@@ -1,0 +1,15 @@
+// What lowering knows of an op and a back end may use: attributes of the tile IR that Triton does not have. Code without them is right too.
+#pragma once
+
+namespace neso::tile {
+
+/// Unit of a tt.dot: rows of the left operand that are masked off belong to sums that nobody stores.
+inline constexpr const char *kMaskedRowsUnusedAttr = "tt.masked_rows_unused";
+/// Unit of a tt.dot: numbers of four bits of its right operand lie in bytes that have four neighbours along k side by side.
+inline constexpr const char *kRightInFoursAttr = "tt.right_in_fours";
+/// Integer of a tt.dot, from 1 to K: so many k count, and both operands are masked off behind them, by masks that say the same for every row and column.
+inline constexpr const char *kValidKAttr = "tt.valid_k";
+/// Unit of a tt.reduce: lanes that are masked off hold what changes no result.
+inline constexpr const char *kMaskedLanesNeutralAttr = "tt.masked_lanes_neutral";
+
+} // namespace neso::tile
