@@ -18,7 +18,7 @@ namespace neso {
 
 enum class MathFn : uint8_t {
   Exp,
-  ExpOrZero, // exp, of f32 0 where it is below 2^-125
+  ExpOrZero, // exp, of f32 0 where it is below 2^-125 and to 3 ulp + |x| / 20 ulp, less than x is rounded by
   Exp2,
   Exp10,
   ExpM1,
@@ -69,7 +69,8 @@ std::optional<MathFn> inlineSpecialOf(llvm::StringRef name);
 
 class MathEmitter {
 public:
-  explicit MathEmitter(llvm::IRBuilder<> &builder) : b(builder) {}
+  /// `scales`: the machine has AVX-512's vscalef.
+  explicit MathEmitter(llvm::IRBuilder<> &builder, bool scales = false) : b(builder), scales_(scales) {}
   /// Operands are float or double, scalar or vector, all of one type.
   llvm::Value *emit(MathFn fn, llvm::ArrayRef<llvm::Value *> args);
   /// One call of the libm function `name` (its double form; "f" is appended for float) a lane.
@@ -88,6 +89,8 @@ private:
   V exp2(V x);
   std::pair<V, V> reducedOf(V x);
   V expOfReduced(V r);
+  V expWithin(V x, V none);
+  V scaledBy(V x, V k, V none);
   V expFromReduced(V r, V n);
   V expm1(V x);
   V tanh(V x);
@@ -129,6 +132,7 @@ private:
   V bits(V x) { return b.CreateBitCast(x, intType(x)); }
   V unary(unsigned intrinsic, V x);
   llvm::IRBuilder<> &b;
+  bool scales_;
 };
 
 } // namespace neso

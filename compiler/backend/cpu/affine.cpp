@@ -268,6 +268,14 @@ Affine::Found Affine::find(mlir::Value v, int64_t dim, int depth) {
     Found a = of(0);
     return a.step ? scaled(a, 1) : unknown;
   }
+  case OpCode::DivSI:
+  case OpCode::DivUI: {
+    // Most neighbours have the same quotient.
+    const Found a = of(0);
+    const std::optional<int64_t> by = guessing_ ? constantOf(def->getOperand(1)) : std::nullopt;
+    if (by && a.step && a.step->constant && std::abs(*a.step->constant) < *by) return zero;
+    break;
+  }
   case OpCode::RemSI:
   case OpCode::RemUI: {
     if (guessing_) return of(0);

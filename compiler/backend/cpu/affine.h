@@ -83,7 +83,8 @@ public:
   /// is true at the block's corners. The compared numbers must not wrap, which `conditions` asks for.
   bool isConvexMask(mlir::Value v, Conditions &conditions);
   /// The step along `dim` as far as the form suggests it, without proof and without conditions: only to choose a
-  /// direction by, never to rely on. Looks through remainders.
+  /// direction by, never to rely on. Looks through remainders, and through quotients, which most
+  /// neighbours share.
   std::optional<int64_t> likelyStep(mlir::Value v, int64_t dim);
 
 private:

@@ -24,6 +24,17 @@ static llvm::Type *vectorOf(llvm::Type *element, int64_t lanes) {
   return lanes > 1 ? llvm::FixedVectorType::get(element, static_cast<unsigned>(lanes)) : element;
 }
 
+/// How many rows the registers hold at a time, `most` or fewer, so that the fewest are computed of which `valid` of `M` count: seven times seven of
+/// the 49 pixels that the last layers of networks for images have. What a block of rows costs beside them counts as one more.
+static int64_t rowsTogether(int64_t M, int64_t valid, int64_t most) {
+  int64_t best = std::min(M, most), bestCost = INT64_MAX;
+  for (int64_t rows = best; rows > 0; --rows) {
+    const int64_t blocks = static_cast<int64_t>(llvm::divideCeil(valid, rows)), cost = blocks * (rows + 1);
+    if (blocks * rows <= M && cost < bestCost) best = rows, bestCost = cost;
+  }
+  return best;
+}
+
 Emitter::Product Emitter::planProduct(mlir::Operation *op) {
   Product p;
   p.op = op;
@@ -40,10 +51,15 @@ Emitter::Product Emitter::planProduct(mlir::Operation *op) {
   p.size = bytesOf(p.computeType);
   p.lanes = caps_.f32Lanes * 4 / p.size;
   while (p.lanes > p.N) p.lanes /= 2;
-  p.rows = std::min<int64_t>(p.M, caps_.dotRows);
+  const auto rows = op->getAttrOfType<mlir::IntegerAttr>(tile::kValidMAttr);
+  const int64_t validRows = rows && p.lead == 0 ? rows.getInt() : p.M;
+  p.rows = rowsTogether(p.M, validRows, caps_.dotRows);
+  p.rowBlocks = static_cast<int64_t>(llvm::divideCeil(static_cast<uint64_t>(validRows), static_cast<uint64_t>(p.rows)));
   // Enough independent accumulators to hide the latency of a multiply-add.
   const int64_t wanted = static_cast<int64_t>(caps_.dotRows) * caps_.dotVectors;
-  p.vectors = std::max<int64_t>(1, std::min(p.N / p.lanes, wanted / p.rows));
+  p.vectors = std::max<int64_t>(1, std::min<int64_t>(p.N / p.lanes, llvm::bit_floor(static_cast<uint64_t>(wanted / p.rows))));
+  const auto columns = op->getAttrOfType<mlir::IntegerAttr>(tile::kValidNAttr);
+  p.panels = static_cast<int64_t>(llvm::divideCeil(static_cast<uint64_t>(columns && p.lead == 0 ? columns.getInt() : p.N), static_cast<uint64_t>(p.panel())));
   // Few rows that use B once read it as it is, and widen it on the way.
   p.fewRows = p.M <= 16;
   const mlir::Type narrow = elementOf(op->getOperand(1).getType());
@@ -55,16 +71,29 @@ Emitter::Product Emitter::planProduct(mlir::Operation *op) {
   const auto valid = op->getAttrOfType<mlir::IntegerAttr>(tile::kValidKAttr);
   p.valid = valid && !p.pairType ? valid.getInt() : p.K;
   p.units = p.pairType ? p.K / 2 : p.valid;
-  p.computed = p.fewRows && p.lead == 0 && p.M == p.rows && computesAlongRows(op->getOperand(1));
+  p.computed = p.fewRows && p.lead == 0 && p.rowBlocks == 1 && computesAlongRows(op->getOperand(1));
   p.gathers = gathering_ && gathering_->dot == op;
   p.fixed = multipliesFixed(p);
+  p.mayPackDown = !p.fixed && !p.pairType;
   return p;
+}
+
+mlir::Value Emitter::rowFactors(const Product &p, mlir::Value c, mlir::Value sums) {
+  mlir::Operation *def = c.getDefiningOp();
+  if (!def || codeOf(def) != OpCode::MulF || !c.hasOneUse() || buffers_.count(c) || p.lead != 0 || p.gathers || p.fixed || tileOperandType(p.op)) return {};
+  for (unsigned k : {0u, 1u}) {
+    mlir::Operation *spread = def->getOperand(1 - k).getDefiningOp();
+    if (def->getOperand(k) == sums && spread && codeOf(spread) == OpCode::Broadcast && shapeOf(spread->getOperand(0).getType()) == Shape{p.M, 1})
+      return spread->getOperand(0);
+  }
+  return {};
 }
 
 /// Where the accumulator lives: the buffer of the loop-carried tensor that the result becomes, if nobody reads the old
 /// value later; else one of its own. Filled with the third operand unless it holds that already or is to start at zero.
 void Emitter::placeAccumulator(Product &p) {
   mlir::Value c = p.op->getOperand(2), result = p.op->getResult(0);
+  mlir::Value factors;
   bool carried = false;
   if (p.resultType == p.computeType && result.hasOneUse()) {
     mlir::Operation *user = *result.user_begin();
@@ -75,6 +104,7 @@ void Emitter::placeAccumulator(Product &p) {
       if (buffer && (!last || last == p.op)) {
         p.acc = buffer;
         carried = c == argument;
+        factors = rowFactors(p, c, argument);
       }
     }
   }
@@ -85,7 +115,17 @@ void Emitter::placeAccumulator(Product &p) {
   }
   p.ownAcc = !p.acc;
   if (p.ownAcc) p.acc = &newBuffer(p.computeType, p.shape);
+  // Rows that are not computed are not used, but what is done with the others' sums is done with theirs too: with numbers that are always the same.
+  if (const int64_t computed = p.rowBlocks * p.rows; p.zero && !carried && computed < p.M)
+    b.CreateMemSet(bytesAfter(p.acc->ptr, b.getInt64(static_cast<uint64_t>(computed * p.N * p.size))), b.getInt8(0),
+                   static_cast<uint64_t>((p.M - computed) * p.N * p.size), llvm::MaybeAlign(4));
   if (carried || p.zero) return;
+  if (factors) {
+    p.factors = &newBuffer(p.computeType, {p.M});
+    freeAfter_[nullptr].push_back(p.factors);
+    Nest nest = planNest(p.factors->shape, {}, 64);
+    return sink([&] { runNest(nest, {}, [&](const Index &row) { storeBuffer(*p.factors, row, eval(factors, {row[0], uniformInt(0)})); }); });
+  }
   if (p.resultType == p.computeType) return fill(*p.acc, c);
   Nest nest = planNest(p.shape, {c}, 64);
   sink([&] {
@@ -163,7 +203,7 @@ llvm::SmallVector<Value *, 4> Emitter::computedColumns(const Product &p, const L
 /// share of the cache lines.
 void Emitter::prefetchNext(const Product &p, const Panels &right, Value *panel, Value *i, Value *k, int64_t unroll) {
   const int64_t lines = std::max<int64_t>(1, p.panel() * bytesOf(p.storedType) / 64);
-  const int64_t steps = p.M / p.rows * (p.valid / unroll);
+  const int64_t steps = p.rowBlocks * (p.valid / unroll);
   const int64_t ahead =
       right.inMemory && llvm::isPowerOf2_64(static_cast<uint64_t>(lines)) ? (p.valid * lines + steps - 1) / steps : 0;
   if (ahead == 0 || ahead > 8) return;
@@ -182,7 +222,7 @@ void Emitter::prefetchNext(const Product &p, const Panels &right, Value *panel, 
 
 /// One turn's product of `rows` rows (block i, addresses in `line`) with panel j of B, added to the registers.
 void Emitter::multiplyBlock(const Product &p, const Registers &registers, Value *line, const Panels &right,
-                            Value *zeroRow, Value *i, const Lanes &j) {
+                            const LeftRows &left, Value *i, const Lanes &j) {
   llvm::Type *i64 = b.getInt64Ty(), *compute = typeOf(p.computeType);
   auto number = [&](int64_t n) { return b.getInt64(static_cast<uint64_t>(n)); };
   Value *panel =
@@ -193,55 +233,62 @@ void Emitter::multiplyBlock(const Product &p, const Registers &registers, Value 
     rows.push_back(b.CreateAlignedLoad(b.getPtrTy(), slot, llvm::Align(8)));
   }
   int64_t unroll = std::min<int64_t>(p.units, p.rows >= 8 && !p.computed ? 4 : 8);
-  while (p.units % unroll) unroll /= 2;
-  Value *end = b.getInt32(static_cast<uint32_t>(p.units));
-  if (zeroRow) {
-    Value *any = b.getFalse();
-    for (Value *row : rows) any = b.CreateOr(any, b.CreateICmpNE(b.CreatePtrToInt(row, i64), zeroRow));
-    end = b.CreateSelect(any, end, b.getInt32(0));
+  while (unroll > 4 && p.units % unroll) unroll /= 2;
+  Value *used = nullptr;
+  if (left.nothing) {
+    used = b.getFalse();
+    for (Value *row : rows) used = b.CreateOr(used, b.CreateICmpNE(b.CreatePtrToInt(row, i64), left.nothing));
   }
-  forLoop(b.getInt32(0), end, unroll, [&](Value *kv) {
+  auto turn = [&](Value *kv, int64_t count) {
     Value *k = b.CreateZExt(kv, i64);
     Lanes row = fromValue(kv, currentLevel());
-    row.align = static_cast<uint8_t>(llvm::countr_zero(static_cast<uint64_t>(unroll)));
-    Value *bRow = nullptr, *kBytes = b.CreateMul(k, number(p.size));
+    row.align = static_cast<uint8_t>(llvm::countr_zero(static_cast<uint64_t>(count)));
+    Value *bRow = nullptr, *kBytes = b.CreateMul(k, number(left.step));
     if (!p.computed) {
       prefetchNext(p, right, panel, i, k, unroll);
       bRow = bytesAfter(panel, b.CreateMul(k, right.stride));
     }
-    for (int64_t u = 0; u < unroll; ++u) {
+    for (int64_t u = 0; u < count; ++u) {
       const llvm::SmallVector<Value *, 4> columns =
           p.computed ? computedColumns(p, j, intOp(IntOp::Add, row, uniformInt(u))) : rightColumns(p, bRow);
       for (int64_t r = 0; r < p.rows; ++r) {
-        Value *at = bytesAfter(bytesAfter(rows[r], kBytes), number(u * p.size));
+        Value *at = bytesAfter(bytesAfter(rows[r], kBytes), number(u * left.step));
         const llvm::Align align(p.pairType ? 2 : static_cast<uint64_t>(p.size));
         Value *x = b.CreateAlignedLoad(p.pairType ? b.getInt32Ty() : compute, at, align);
         if (p.lanes > 1) x = b.CreateVectorSplat(static_cast<unsigned>(p.lanes), x);
         if (p.pairType) x = b.CreateBitCast(x, columns[0]->getType());
         for (int64_t v = 0; v < p.vectors; ++v) addProduct(p, registers[r * p.vectors + v], x, columns[v]);
       }
-      if (bRow && u + 1 < unroll) bRow = bytesAfter(bRow, right.stride);
+      if (bRow && u + 1 < count) bRow = bytesAfter(bRow, right.stride);
     }
-  });
+  };
+  const int64_t whole = p.units - p.units % unroll;
+  for (auto [from, to, count] : {std::tuple{int64_t{0}, whole, unroll}, std::tuple{whole, p.units, p.units - whole}}) {
+    if (from == to) continue;
+    Value *lo = b.getInt32(static_cast<uint32_t>(from)), *hi = b.getInt32(static_cast<uint32_t>(to));
+    if (used) hi = b.CreateSelect(used, hi, b.getInt32(0));
+    forLoop(lo, hi, count, [&, count = count](Value *k) { turn(k, count); });
+  }
+}
+
+/// x y + sum.
+Value *Emitter::multiplyAdd(const Product &p, Value *x, Value *y, Value *sum) {
+  llvm::Type *type = sum->getType();
+  if (p.pairType && x->getType() != type) return b.CreateIntrinsic(type, llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {sum, x, y});
+  if (!llvm::isa<mlir::FloatType>(p.computeType)) return b.CreateAdd(sum, b.CreateMul(x, y));
+  // Sums of products have no rounding to keep: without the instruction they are rounded twice.
+  return caps_.fusedMultiplyAdd ? b.CreateIntrinsic(llvm::Intrinsic::fma, {type}, {x, y, sum}) : b.CreateFAdd(sum, b.CreateFMul(x, y));
 }
 
 void Emitter::addProduct(const Product &p, llvm::AllocaInst *sum, Value *x, Value *y) {
-  llvm::Type *type = sum->getAllocatedType();
-  Value *old = b.CreateLoad(type, sum);
-  const bool isFloat = llvm::isa<mlir::FloatType>(p.computeType);
-  // Sums of products have no rounding to keep: without the instruction they are rounded twice.
-  Value *next = p.pairType                          ? b.CreateIntrinsic(type, llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {old, x, y})
-                : isFloat && caps_.fusedMultiplyAdd ? b.CreateIntrinsic(llvm::Intrinsic::fma, {type}, {x, y, old})
-                : isFloat                           ? b.CreateFAdd(old, b.CreateFMul(x, y))
-                                                    : b.CreateAdd(old, b.CreateMul(x, y));
-  b.CreateStore(next, sum);
+  b.CreateStore(multiplyAdd(p, x, y, b.CreateLoad(sum->getAllocatedType(), sum)), sum);
 }
 
 /// Bytes of a gathered turn in the table: addresses of A's rows, and where B is.
 static int64_t lineOf(int64_t rows) { return (rows + 3) * 8; }
 
 /// The product of A's rows, whose addresses are in `table`, with the panels of B.
-void Emitter::emitPanels(const Product &p, const Lanes *batch, const Buffer &table, Value *zeroRow) {
+void Emitter::emitPanels(const Product &p, const Lanes *batch, const Buffer &table, const LeftRows &left) {
   llvm::Type *i64 = b.getInt64Ty();
   auto number = [&](int64_t n) { return b.getInt64(static_cast<uint64_t>(n)); };
   const int64_t lineBytes = lineOf(p.M);
@@ -269,7 +316,7 @@ void Emitter::emitPanels(const Product &p, const Lanes *batch, const Buffer &tab
   auto panelAt = [&](Value *jv) {
     const Lanes panel = fromValue(jv, currentLevel());
     Value *j = b.CreateZExt(jv, i64);
-    forLoop(0, p.M / p.rows, 1, [&](Value *iv) {
+    forLoop(0, p.rowBlocks, 1, [&](Value *iv) {
       Value *i = b.CreateZExt(iv, i64);
       Value *tile = bytesAfter(acc, b.CreateAdd(b.CreateMul(i, number(p.rows * p.N * p.size)),
                                                 b.CreateMul(j, number(p.panel() * p.size))));
@@ -278,26 +325,35 @@ void Emitter::emitPanels(const Product &p, const Lanes *batch, const Buffer &tab
       };
       for (llvm::AllocaInst *sum : registers) b.CreateStore(llvm::Constant::getNullValue(vector), sum);
       if (!p.gathers)
-        multiplyBlock(p, registers, table.ptr, right, zeroRow, i, panel);
+        multiplyBlock(p, registers, table.ptr, right, left, i, panel);
       else
         forLoop(b.getInt32(0), count, 1, [&](Value *turn) {
           Value *line = bytesAfter(gathering_->table->ptr, b.CreateMul(b.CreateZExt(turn, i64), number(lineBytes)));
           Value *words = bytesAfter(line, number(p.M * 8));
           const Panels gathered = {b.CreateLoad(b.getPtrTy(), words), b.CreateLoad(i64, bytesAfter(words, number(8))),
                                    b.CreateLoad(i64, bytesAfter(words, number(16))), right.inMemory};
-          multiplyBlock(p, registers, line, gathered, zeroRow, i, panel);
+          multiplyBlock(p, registers, line, gathered, left, i, panel);
         });
       // A block of k is summed for itself and then added: the error of a long sum grows with the length of its parts (Higham 4.2, and what BLAS
       // libraries do), not with the whole.
-      for (int64_t r = 0; r < p.rows; ++r)
+      for (int64_t r = 0; r < p.rows; ++r) {
+        Value *factor = nullptr;
+        if (p.factors) {
+          factor = b.CreateAlignedLoad(typeOf(p.computeType), bytesAfter(p.factors->ptr, b.CreateAdd(b.CreateMul(i, number(p.rows * p.size)), number(r * p.size))), align);
+          if (p.lanes > 1) factor = b.CreateVectorSplat(static_cast<unsigned>(p.lanes), factor);
+        }
         for (int64_t v = 0; v < p.vectors; ++v) {
           Value *sum = b.CreateLoad(vector, registers[r * p.vectors + v]);
-          if (!p.zero) sum = add(b.CreateAlignedLoad(vector, accumulator(r, v), align), sum);
+          if (factor)
+            sum = multiplyAdd(p, b.CreateAlignedLoad(vector, accumulator(r, v), align), factor, sum);
+          else if (!p.zero)
+            sum = add(b.CreateAlignedLoad(vector, accumulator(r, v), align), sum);
           b.CreateAlignedStore(sum, accumulator(r, v), align);
         }
+      }
     });
   };
-  auto panels = [&] { forLoop(0, p.N / p.panel(), 1, panelAt); };
+  auto panels = [&] { forLoop(0, p.panels, 1, panelAt); };
   if (p.computed) {
     width_ = p.lanes;
     sink(panels);
@@ -323,15 +379,15 @@ void Emitter::emitBlockProduct(const Product &p, const Lanes *batch) {
     table = ownTable, packedRows = ownRows;
   }
   table.shape = {p.M}, packedRows.shape = {p.M, p.K};
-  Value *zeroRow = leftRows(p.op->getOperand(0), p.pairType ? p.pairType : p.computeType, batch, table, packedRows, p.valid);
-  if (!p.op->hasAttr(tile::kMaskedRowsUnusedAttr)) zeroRow = nullptr;
+  LeftRows left = leftRows(p, batch, table, packedRows);
+  if (!p.op->hasAttr(tile::kMaskedRowsUnusedAttr)) left.nothing = nullptr;
   if (p.fixed) {
     const Fixed f = {&newBuffer(mlir::IntegerType::get(p.op->getContext(), 8), {p.M, p.K, 4}), &newBuffer(p.computeType, {p.M})};
     freeAfter_[nullptr].push_back(f.digits), freeAfter_[nullptr].push_back(f.scales);
     Value *whole = fixedRows(p, f, table);
-    branch(whole, [&] { multiplyFixed(p, f); }, [&] { emitPanels(p, batch, table, zeroRow); });
+    branch(whole, [&] { multiplyFixed(p, f); }, [&] { emitPanels(p, batch, table, left); });
   } else
-    emitPanels(p, batch, table, zeroRow);
+    emitPanels(p, batch, table, left);
   if (p.gathers) leaveGathered();
   freeAfter(nullptr);
   freeAfter_.erase(nullptr);

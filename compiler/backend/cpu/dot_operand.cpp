@@ -35,11 +35,11 @@ Lanes Emitter::operandElement(const Lanes &x, mlir::Type from, mlir::Type to) {
   return fromValue(b.CreateSExt(value, typeLike(to, value)), x.level);
 }
 
-int Emitter::unitDimBehindTranspose(mlir::Value v) {
+int Emitter::unitDimBehindTranspose(mlir::Value v, int64_t farthest) {
   mlir::Operation *def = v.getDefiningOp();
-  if (!def || codeOf(def) != OpCode::Trans || buffers_.count(v)) return unitDim(shapeOf(v.getType()), {v});
+  if (!def || codeOf(def) != OpCode::Trans || buffers_.count(v)) return unitDim(shapeOf(v.getType()), {v}, farthest);
   mlir::Value source = def->getOperand(0);
-  const int dim = unitDim(shapeOf(source.getType()), {source});
+  const int dim = unitDim(shapeOf(source.getType()), {source}, farthest);
   llvm::ArrayRef<int32_t> order = def->getAttrOfType<mlir::DenseI32ArrayAttr>("order").asArrayRef();
   return static_cast<int>(std::find(order.begin(), order.end(), dim) - order.begin());
 }
@@ -210,59 +210,109 @@ void Emitter::evenRows(const Buffer &table, Value *base, Value *stride) {
   });
 }
 
-Value *Emitter::leftRows(mlir::Value v, mlir::Type computeType, const Lanes *batch, const Buffer &table,
-                         const Buffer &packed, int64_t valid) {
+void Emitter::packDown(const Product &p, const Lanes *batch, const Buffer &table, const Buffer &packed, int64_t lanes) {
+  mlir::Value v = p.op->getOperand(0);
+  const mlir::Type element = elementOf(v.getType());
+  // Offset of element (r, k): vectors of `lanes` rows, one for each k, follow each other.
+  auto place = [&](const Lanes &r, const Lanes &k) {
+    const Lanes group = intOp(IntOp::UDiv, r, uniformInt(lanes)), within = intOp(IntOp::URem, r, uniformInt(lanes));
+    const Lanes before = intOp(IntOp::Add, intOp(IntOp::Mul, group, uniformInt(p.K * lanes)), within);
+    return intOp(IntOp::Add, before, intOp(IntOp::Mul, k, uniformInt(lanes)));
+  };
+  // Several vectors of rows a turn share what is computed of k.
+  const int64_t together = std::min<int64_t>(4, p.M / lanes) * lanes;
+  sink([&] {
+    width_ = lanes;
+    triesWhole_ = true;
+    forLoop(0, p.M, together, [&](Value *r0) {
+      Lanes from = fromValue(r0, currentLevel());
+      from.align = static_cast<uint8_t>(llvm::Log2_64(static_cast<uint64_t>(together)));
+      forLoop(0, p.valid, 1, [&](Value *k0) {
+        const Lanes k = fromValue(k0, currentLevel());
+        for (int64_t first = 0; first < together; first += lanes) {
+          Lanes r = intOp(IntOp::Add, from, uniformInt(first));
+          r.kind = Lanes::Kind::Offsets, r.offsets = pool_.run(lanes, 1);
+          Index index = {r, k};
+          if (p.lead) index.insert(index.begin(), *batch);
+          Lanes base;
+          base.base = packed.ptr;
+          storeAt(addIndex(base, place(r, k), p.size), operandElement(eval(v, index), element, p.computeType), p.computeType, nullptr);
+        }
+      });
+    });
+    triesWhole_ = false;
+  });
+  Nest rows = planNest(table.shape, {}, 16);
+  Value *from = b.CreatePtrToInt(packed.ptr, b.getInt64Ty());
+  sink([&] {
+    runNest(rows, {}, [&](const Index &at) {
+      const Lanes offset = intOp(IntOp::Mul, resize(place(at[0], uniformInt(0)), b.getInt64Ty(), true, true), fromValue(b.getInt64(static_cast<uint64_t>(p.size)), 0));
+      storeBuffer(table, at, intOp(IntOp::Add, fromValue(from, 0), offset));
+    });
+  });
+}
+
+Emitter::LeftRows Emitter::leftRows(const Product &p, const Lanes *batch, const Buffer &table, const Buffer &packed) {
+  mlir::Value v = p.op->getOperand(0);
+  const mlir::Type type = p.pairType ? p.pairType : p.computeType;
   const Shape shape = shapeOf(v.getType());
-  const size_t lead = shape.size() - 2;
   llvm::Type *i64 = b.getInt64Ty();
-  Value *dense = b.getInt64(static_cast<uint64_t>(shape[lead + 1] * bytesOf(computeType)));
+  Value *dense = b.getInt64(static_cast<uint64_t>(p.K * bytesOf(type)));
+  const LeftRows one = {nullptr, p.size};
   auto pack = [&] {
-    packOperand(v, computeType, batch, packed, true, 0, valid);
+    packOperand(v, type, batch, packed, true, 0, p.valid);
     evenRows(table, b.CreatePtrToInt(packed.ptr, i64), dense);
   };
-  if (Buffer *known = buffers_.lookup(v); known && known->elementType == computeType && lead == 0) {
+  // Packed in any case, and so in the order in which it is read best: a convolution with a stride of 2 over channels that lie apart steps by 2 along
+  // the pixels of a line, and by no regular step along k.
+  auto packBest = [&]() -> LeftRows {
+    const int64_t lanes = p.size == 4 ? caps_.f32Lanes : caps_.f32Lanes / 2;
+    if (!p.mayPackDown || p.M < lanes || unitDimBehindTranspose(v, 2) != static_cast<int>(p.lead)) {
+      pack();
+      return one;
+    }
+    packDown(p, batch, table, packed, lanes);
+    return {nullptr, lanes * p.size};
+  };
+  if (Buffer *known = buffers_.lookup(v); known && known->elementType == type && p.lead == 0) {
     evenRows(table, b.CreatePtrToInt(known->ptr, i64), dense);
-    return nullptr;
+    return one;
   }
   mlir::Operation *load = v.getDefiningOp();
-  if (!load || codeOf(load) != OpCode::Load || buffers_.count(v) || lead != 0 || elementOf(v.getType()) != computeType) {
-    pack();
-    return nullptr;
-  }
+  if (!load || codeOf(load) != OpCode::Load || buffers_.count(v) || p.lead != 0 || elementOf(v.getType()) != type)
+    return packBest();
   mlir::Value mask = load->getNumOperands() > 1 ? load->getOperand(1) : mlir::Value();
   Conditions along, convex;
   std::optional<Step> step = affine_.along(load->getOperand(0), 1, along);
   if (!step || !step->isUnit()) {
-    if (mayLieInPlace(v, computeType)) {
-      // The stride along the row is known at run time only.
-      Placement place = probePlacement(v, computeType, shape[lead]);
-      branch(place.whole, [&] { evenRows(table, place.origin, place.rowStride); }, pack);
-    } else
-      pack();
-    return nullptr;
+    if (!mayLieInPlace(v, type)) return packBest();
+    // The stride along the row is known at run time only.
+    Placement place = probePlacement(v, type, p.M);
+    branch(place.whole, [&] { evenRows(table, place.origin, place.rowStride); }, pack);
+    return one;
   }
   Value *nothing = nullptr;
   width_ = 1;
   frames_[0].memo.clear();
   Value *inPlace = holds(along);
-  if (Value *same = mask ? sameAlongRows(mask, valid) : b.getTrue()) {
+  if (Value *same = mask ? sameAlongRows(mask, p.valid) : b.getTrue()) {
     inPlace = b.CreateAnd(inPlace, same);
-    if (mask && !(nothing = maskedOffRow(load, computeType))) {
+    if (mask && !(nothing = maskedOffRow(load, type))) {
       pack();
-      return nullptr;
+      return one;
     }
   } else if (affine_.isConvexMask(mask, convex)) {
     // A mask along the row too: in place when the whole block is inside.
     inPlace = b.CreateAnd(b.CreateAnd(inPlace, holds(convex)), atCorners(mask, shape));
   } else {
     pack();
-    return nullptr;
+    return one;
   }
   if (auto *always = llvm::dyn_cast<llvm::ConstantInt>(inPlace); always && always->isOne())
     rowAddresses(load, table, nothing);
   else
     branch(inPlace, [&] { rowAddresses(load, table, nothing); }, pack);
-  return nothing ? b.CreatePtrToInt(nothing, i64) : nullptr;
+  return {nothing ? b.CreatePtrToInt(nothing, i64) : nullptr, p.size};
 }
 
 /// A row of what masked-off lanes of `load` hold; null unless that is the same everywhere.

@@ -463,6 +463,9 @@ Value *Emitter::emitFloat(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value
   if (code == OpCode::Exp && bitEnumContainsAny(llvm::cast<mlir::math::ExpOp>(op).getFastmath(), mlir::arith::FastMathFlags::afn))
     return math_.emit(MathFn::ExpOrZero, args);
   if (std::optional<MathFn> function = functionOf(code)) return math_.emit(*function, args);
+  // Where NaN need not be kept, one instruction.
+  if (code == OpCode::MaximumF && bitEnumContainsAny(llvm::cast<mlir::arith::MaximumFOp>(op).getFastmath(), mlir::arith::FastMathFlags::nnan))
+    return b.CreateSelect(b.CreateFCmpOGT(args[0], args[1]), args[0], args[1]);
   Value *r = emitFloatOp(b, op, code, args);
   // That 0 is larger than -0 costs as many instructions as the rest. Neither PyTorch's maximum nor Triton's interpreter tells the two apart.
   if (code == OpCode::MaximumF || code == OpCode::MinimumF)

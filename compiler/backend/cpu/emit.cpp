@@ -13,7 +13,7 @@ using llvm::BasicBlock;
 using llvm::Value;
 
 Emitter::Emitter(llvm::Module &module, CpuLevel level)
-    : module_(module), level_(level), caps_(capabilities(level)), b(module.getContext()), math_(b),
+    : module_(module), level_(level), caps_(capabilities(level)), b(module.getContext()), math_(b, caps_.scales),
       affine_([this](mlir::Value v) { return initOf(v); }) {}
 
 void Emitter::fail(mlir::Operation *op, const std::string &why) {

@@ -149,6 +149,7 @@ private:
                bool mayRun = false);
   /// What lanes at these places read, by loads of whole vectors and shuffles; null: they lie too far apart.
   llvm::Value *loadTogether(const Lanes &pointer, int64_t size, llvm::Type *memory, bool scratch);
+  llvm::Value *loadTogetherIfAll(const Lanes &pointer, int64_t size, llvm::Type *memory, llvm::Value *mask, llvm::Value *pass);
   bool keepsNeighbours(mlir::Value v);
   llvm::Value *gatherOrRun(llvm::Value *pointers, llvm::Type *memory);
   void storeAt(const Lanes &pointer, const Lanes &value, mlir::Type element, const Lanes *mask);
@@ -235,9 +236,9 @@ private:
     int64_t extent = 1; // elements along the vector direction
   };
   Nest planNest(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<mlir::Value> values, int64_t maxWidth);
-  int unitDim(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<mlir::Value> values);
-  /// As unitDim(shape of v, {v}), where v may be the transpose of what lies in memory.
-  int unitDimBehindTranspose(mlir::Value v);
+  int unitDim(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<mlir::Value> values, int64_t farthest = 1);
+  /// As unitDim(shape of v, {v}, farthest), where v may be the transpose of what lies in memory.
+  int unitDimBehindTranspose(mlir::Value v, int64_t farthest = 1);
   /// Whether memory is touched at every second element or further apart along the vector direction, as far as it shows: vectors of
   /// such elements are taken apart by shuffles, which a mask does not allow.
   bool takesApart(const Nest &nest, llvm::ArrayRef<mlir::Value> values);
@@ -405,30 +406,42 @@ private:
     int64_t valid;            // how many of K count (tile::kValidKAttr)
     int64_t units;            // steps of the loop over k: as many, or pairs
     int64_t rows, vectors, lanes; // of the sums held in registers
+    int64_t rowBlocks, panels; // how many times so many rows and columns, of those that count (tile::kValidMAttr, kValidNAttr)
     mlir::Type resultType, computeType;
     int64_t size;             // bytes of computeType
     mlir::Type storedType;    // in which B is packed or read in place
     mlir::Type pairType;      // null: single elements are multiplied
     bool fewRows, gathers;
     bool fixed = false;       // dot_fixed.cpp, where the rows of A allow it
+    bool mayPackDown;         // A's elements are reached one by one, so that those of a row may lie apart
     bool computed;            // so few rows use B's elements that each is computed where it is multiplied
     Buffer *acc = nullptr;
     bool ownAcc = false, zero = false; // zero: sums start at zero
+    Buffer *factors = nullptr; // [M]: a row's earlier sums are multiplied by its number before the product is added
     int64_t panel() const { return lanes * vectors; }
   };
   using Registers = llvm::SmallVector<llvm::AllocaInst *, 16>;
   Product planProduct(mlir::Operation *op);
   void placeAccumulator(Product &p);
+  /// The numbers, [M, 1], by which c is `sums` with its rows multiplied; null if it is something else.
+  mlir::Value rowFactors(const Product &p, mlir::Value c, mlir::Value sums);
   void emitBlockProduct(const Product &p, const Lanes *batch);
-  void emitPanels(const Product &p, const Lanes *batch, const Buffer &table, llvm::Value *zeroRow);
+  /// How A is reached beside its table of rows: the address (i64) that rows without any element have, null if there are none, and the bytes from
+  /// one element of a row to the next.
+  struct LeftRows {
+    llvm::Value *nothing;
+    int64_t step;
+  };
+  void emitPanels(const Product &p, const Lanes *batch, const Buffer &table, const LeftRows &left);
   void bindProduct(const Product &p);
   void forEachBatch(int64_t count, llvm::function_ref<void(const Lanes &)> body);
   llvm::Value *bytesAfter(llvm::Value *p, llvm::Value *offset);
+  llvm::Value *multiplyAdd(const Product &p, llvm::Value *x, llvm::Value *y, llvm::Value *sum);
   void addProduct(const Product &p, llvm::AllocaInst *sum, llvm::Value *x, llvm::Value *y);
-  /// The rows of A: their addresses go to table [M], i64; they lie in memory or in `packed` [M][K]. Returns the address
-  /// (i64) that rows without any element have, null if there are none.
-  llvm::Value *leftRows(mlir::Value v, mlir::Type computeType, const Lanes *batch, const Buffer &table,
-                        const Buffer &packed, int64_t valid);
+  /// The rows of A: their addresses go to table [M], i64; they lie in memory or in `packed` [M][K], or [M / n][K][n] if p.mayPackDown.
+  LeftRows leftRows(const Product &p, const Lanes *batch, const Buffer &table, const Buffer &packed);
+  /// Packs A, whose neighbours in a column lie near each other in memory and those in a row do not, as [M / lanes][K][lanes], and fills the table.
+  void packDown(const Product &p, const Lanes *batch, const Buffer &table, const Buffer &packed, int64_t lanes);
   /// The same for rows that lie `stride` bytes apart from `base` on.
   void evenRows(const Buffer &table, llvm::Value *base, llvm::Value *stride);
   llvm::Value *maskedOffRow(mlir::Operation *load, mlir::Type computeType);
@@ -445,7 +458,7 @@ private:
   /// Whether v is an expression that is best evaluated along its rows.
   bool computesAlongRows(mlir::Value v);
   void prefetchNext(const Product &p, const Panels &right, llvm::Value *panel, llvm::Value *i, llvm::Value *k, int64_t unroll);
-  void multiplyBlock(const Product &p, const Registers &registers, llvm::Value *line, const Panels &right, llvm::Value *zeroRow,
+  void multiplyBlock(const Product &p, const Registers &registers, llvm::Value *line, const Panels &right, const LeftRows &left,
                      llvm::Value *i, const Lanes &j);
   /// dot_fixed.cpp: few rows times small numbers in fixed point. The whole number that op's right operand is as a float, if it is small enough.
   mlir::Value smallNumber(mlir::Operation *op);
@@ -563,6 +576,7 @@ private:
   std::vector<Frame> frames_;
   int64_t width_ = 1;
   bool speculating_ = false;
+  bool triesWhole_ = false; // masked loads of elements that lie near each other ask whether all lanes are on, before they gather
   llvm::SmallVector<llvm::Value *, 4> conditions_;
   /// The index of the running nest when each of its elements is visited exactly once: eval keeps costly values of that
   /// shape on the way.

@@ -198,6 +198,13 @@ std::optional<Lanes> symbolicInt(llvm::IRBuilder<> &b, OffsetPool &pool, IntOp o
   const int64_t lowMask = (int64_t{1} << low) - 1;
   LaneOffsets o = *x.offsets;
   auto constant = [&](int64_t v) { return llvm::ConstantInt::getSigned(type, v); };
+  // By a multiple of the power of two that the lanes stay within: they have one quotient.
+  const bool divides = (op == IntOp::UDiv || op == IntOp::URem) && *cy > 0 && !llvm::isPowerOf2_64(static_cast<uint64_t>(*cy));
+  if (divides && *llvm::max_element(o) < (*cy & -*cy)) {
+    const int kept = std::min<int>(low, llvm::countr_zero(static_cast<uint64_t>(*cy)));
+    if (op == IntOp::UDiv) return finish(pool, b.CreateUDiv(x.base, constant(*cy)), LaneOffsets(o.size(), 0), level, 0);
+    return finish(pool, b.CreateURem(x.base, constant(*cy)), std::move(o), level, kept);
+  }
   switch (op) {
   case IntOp::LShr:
   case IntOp::UDiv: {

@@ -171,14 +171,15 @@ void walkBelow(const Uses &uses, llvm::ArrayRef<mlir::Value> values, llvm::funct
 }
 } // namespace
 
-int Emitter::unitDim(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<mlir::Value> values) {
+int Emitter::unitDim(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<mlir::Value> values, int64_t farthest) {
   const int rank = static_cast<int>(shape.size());
   llvm::SmallVector<int, 4> votes(rank, 0);
   auto vote = [&](mlir::Value pointer, int weight) {
     auto type = llvm::dyn_cast<mlir::RankedTensorType>(pointer.getType());
     if (!type || type.getShape() != shape) return;
     for (int d = 0; d < rank; ++d)
-      if (shape[d] > 1 && affine_.likelyStep(pointer, d) == 1) votes[d] += weight;
+      if (const std::optional<int64_t> step = shape[d] > 1 ? affine_.likelyStep(pointer, d) : std::nullopt; step && *step > 0 && *step <= farthest)
+        votes[d] += *step == 1 ? 2 * weight : weight;
   };
   for (mlir::Value v : values)
     if (llvm::isa<tt::PointerType>(elementOf(v.getType()))) vote(v, 3);

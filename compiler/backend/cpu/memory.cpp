@@ -112,6 +112,31 @@ Value *Emitter::loadTogether(const Lanes &pointer, int64_t size, llvm::Type *mem
   return llvm::concatenateVectors(b, parts);
 }
 
+/// As loadTogether where all lanes are on, which is asked at run time, else a gather; null where the elements do not lie together.
+Value *Emitter::loadTogetherIfAll(const Lanes &pointer, int64_t size, llvm::Type *memory, Value *mask, Value *pass) {
+  llvm::BasicBlock *before = b.GetInsertBlock(), *together = llvm::BasicBlock::Create(b.getContext(), "together", fn_);
+  b.SetInsertPoint(together);
+  Value *all = loadTogether(pointer, size, memory, false);
+  b.SetInsertPoint(before);
+  if (!all) {
+    together->eraseFromParent();
+    return nullptr;
+  }
+  llvm::BasicBlock *scattered = llvm::BasicBlock::Create(b.getContext(), "gather", fn_),
+                   *done = llvm::BasicBlock::Create(b.getContext(), "loaded", fn_);
+  b.CreateCondBr(b.CreateAndReduce(mask), together, scattered);
+  b.SetInsertPoint(together);
+  b.CreateBr(done);
+  b.SetInsertPoint(scattered);
+  Value *some = b.CreateMaskedGather(all->getType(), vec(pointer), llvm::Align(static_cast<uint64_t>(std::max<int64_t>(size, 1))), mask, pass);
+  b.CreateBr(done);
+  b.SetInsertPoint(done);
+  frames_.back().block = done;
+  llvm::PHINode *either = b.CreatePHI(all->getType(), 2);
+  either->addIncoming(all, together), either->addIncoming(some, scattered);
+  return either;
+}
+
 Lanes Emitter::loadAt(const Lanes &pointer, mlir::Type element, const Lanes *mask, const Lanes *other, bool scratch,
                       bool mayRun) {
   const int level = std::max({pointer.level, mask ? mask->level : uint8_t{0}, other ? other->level : uint8_t{0}});
@@ -161,6 +186,8 @@ Lanes Emitter::loadAt(const Lanes &pointer, mlir::Type element, const Lanes *mas
   }
   if (!m)
     if (Value *v = loadTogether(pointer, size, memory, scratch)) return fromValue(fromMemory(v), level);
+  if (m && triesWhole_ && level == currentLevel())
+    if (Value *v = loadTogetherIfAll(pointer, size, memory, m, pass)) return fromValue(fromMemory(v), level);
   // One element for all lanes that are on: it is read if there is such a lane.
   if (pointer.uniform() && m->getType()->isVectorTy()) {
     Value *p = b.CreateSelect(b.CreateOrReduce(m), pointer.base, dummy_);

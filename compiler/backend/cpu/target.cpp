@@ -126,9 +126,9 @@ CpuLevel nativeLevel() {
 
 std::span<const LevelInfo> allLevels() {
   static constexpr LevelInfo levels[] = {
-#define NESO_CPU_LEVEL(level, name, lanes, registers, rows, vectors, fused, halves, narrow, masked, tables, pairs, tiles, bytes, machine, cpu, \
+#define NESO_CPU_LEVEL(level, name, lanes, registers, rows, vectors, fused, halves, narrow, masked, tables, pairs, tiles, bytes, scales, machine, cpu, \
                        features, wide, portable)                                                                       \
-  {name, {lanes, registers, rows, vectors, fused, halves, narrow, masked, tables, pairs, tiles, ByteProducts::bytes},           \
+  {name, {lanes, registers, rows, vectors, fused, halves, narrow, masked, tables, pairs, tiles, ByteProducts::bytes, scales},   \
    machine, cpu, features, wide, portable},
 #include "backend/cpu/levels.def"
 #undef NESO_CPU_LEVEL

@@ -27,6 +27,7 @@ struct Capabilities {
   bool bf16Pairs;          // sums of products of pairs of bf16 in vector registers
   bool tiles;              // matrix tile registers: 16 rows × 64 bytes, products of bf16 and of int8
   ByteProducts byteProducts;
+  bool scales;             // products by powers of two whose logarithms are floats, beyond the range of exponents too (vscalef)
 };
 Capabilities capabilities(CpuLevel level);
 

@@ -9,6 +9,10 @@ inline constexpr const char *kMaskedRowsUnusedAttr = "tt.masked_rows_unused";
 inline constexpr const char *kRightInFoursAttr = "tt.right_in_fours";
 /// Integer of a tt.dot, from 1 to K: so many k count, and both operands are masked off behind them, by masks that say the same for every row and column.
 inline constexpr const char *kValidKAttr = "tt.valid_k";
+/// Integer of a tt.dot, from 1 to M: so many rows count; sums of those behind them nobody uses.
+inline constexpr const char *kValidMAttr = "tt.valid_m";
+/// The same of N and columns.
+inline constexpr const char *kValidNAttr = "tt.valid_n";
 /// Unit of a tt.reduce: lanes that are masked off hold what changes no result.
 inline constexpr const char *kMaskedLanesNeutralAttr = "tt.masked_lanes_neutral";
 

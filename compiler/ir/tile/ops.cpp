@@ -299,11 +299,14 @@ LogicalResult DotOp::verify() {
     return emitOpError("mixes integers and floats");
   if (bitsOf(a.getElementType()) != bitsOf(b.getElementType()))
     return emitOpError() << "takes operands of one width, not " << a.getElementType() << " and " << b.getElementType();
-  if (Attribute named = getOperation()->getDiscardableAttr(tile::kValidKAttr)) {
-    IntegerAttr valid = dyn_cast<IntegerAttr>(named);
-    if (!valid || valid.getInt() < 1 || valid.getInt() > a.getDimSize(rank - 1))
-      return emitOpError() << "has " << tile::kValidKAttr << " that is no part of its k";
-  }
+  auto isPart = [&](const char *name, int64_t size) {
+    Attribute named = getOperation()->getDiscardableAttr(name);
+    IntegerAttr valid = dyn_cast_if_present<IntegerAttr>(named);
+    return !named || (valid && valid.getInt() >= 1 && valid.getInt() <= size);
+  };
+  if (!isPart(tile::kValidKAttr, a.getDimSize(rank - 1))) return emitOpError() << "has " << tile::kValidKAttr << " that is no part of its k";
+  if (!isPart(tile::kValidMAttr, a.getDimSize(rank - 2))) return emitOpError() << "has " << tile::kValidMAttr << " that is no part of its rows";
+  if (!isPart(tile::kValidNAttr, b.getDimSize(rank - 1))) return emitOpError() << "has " << tile::kValidNAttr << " that is no part of its columns";
   return success();
 }
 

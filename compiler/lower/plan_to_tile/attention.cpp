@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "ir/tile/attributes.h"
 #include "ir/tile/build.h"
 #include "lower/plan_to_tile/blocks.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -16,13 +17,10 @@ namespace tb = tile;
 namespace {
 
 /// Reduces a [BM, BN] tile along its columns to [BM, 1].
-Val rows(Emitter &e, Val x, const char *op) {
+Val rows(Emitter &e, Val x, llvm::function_ref<Val(Val, Val)> combine) {
   OpBuilder &b = e.k.b;
   SmallVector<Value> out = tb::reduce(b, e.k.loc, {e.widen(x, 3).v}, 1, [&](ValueRange args) {
-    OperationState state(e.k.loc, op);
-    state.addOperands({args[0], args[1]});
-    state.addTypes(args[0].getType());
-    return SmallVector<Value>{b.create(state)->getResult(0)};
+    return SmallVector<Value>{combine({args[0]}, {args[1]}).v};
   });
   return {tb::expandDims(b, e.k.loc, out[0], 1), 1};
 }
@@ -46,25 +44,40 @@ public:
   void emit() {
     k_.code.warps = tiling_.warps, k_.code.stages = tiling_.stages;
     out_.facts = facts_;
-    blockings_ = {{kBatch, x_[0], 1, -1}, {kHead, x_[1], 1, -1}, {kQuery, x_[2], tiling_.queries, 0}};
+    blockings_ = {{kBatch, x_[0], 1, -1}, {kHead, x_[1], 1, -1}, {kQuery, x_[2], tiling_.rows, 0}};
     bindPrograms(out_, blockings_);
+    if (tiling_.rows < tiling_.queries) out_.masks.push_back(out_.compare("lt", out_.lanes(0), out_.intConst(tiling_.rows)));
     rowMask_ = out_.masks;
     along(out_, kElement, 1, x_[3], {});
     Val queries = loadQueries();
-    Value maxInit = full(tiling_.queries, 1, -INFINITY), sumInit = full(tiling_.queries, 1, 0),
-          accInit = full(tiling_.queries, tiling_.value, 0);
-    Val end = lastKey();
-    auto loop = scf::ForOp::create(b_, k_.loc, out_.intConst(0).v, end.v, out_.intConst(tiling_.keys).v,
-                                   ValueRange{maxInit, sumInit, accInit});
-    {
+    Softmax state{{full(tiling_.queries, 1, -INFINITY), 1}, {full(tiling_.queries, 1, 0), 1}, {full(tiling_.queries, tiling_.value, 0), 3}};
+    // On a CPU the last block of keys comes behind the loop where it is known to be a part of one: no more is multiplied than counts, and no other block
+    // has masks.
+    const std::optional<int64_t> keys = spec_.keyLength.asConst();
+    const int64_t rest = keys && !spec_.causal && !k_.target.threadBlocks ? *keys % tiling_.keys : 0;
+    if (rest == 0 || *keys > tiling_.keys) {
+      Val end = rest == 0 ? lastKey() : out_.intConst(*keys - rest);
+      auto loop = scf::ForOp::create(b_, k_.loc, out_.intConst(0).v, end.v, out_.intConst(tiling_.keys).v,
+                                     ValueRange{state.max.v, state.sum.v, state.acc.v});
       OpBuilder::InsertionGuard guard(b_);
       b_.setInsertionPointToStart(loop.getBody());
-      emitBlock(loop, queries);
+      const Softmax next = block({loop.getInductionVar()}, {{loop.getRegionIterArg(0), 1}, {loop.getRegionIterArg(1), 1}, {loop.getRegionIterArg(2), 3}},
+                                 queries, rest == 0 ? Keys::AnyMayBeLast : Keys::Whole);
+      scf::YieldOp::create(b_, k_.loc, ValueRange{next.max.v, next.sum.v, next.acc.v});
+      state = {{loop.getResult(0), 1}, {loop.getResult(1), 1}, {loop.getResult(2), 3}};
     }
-    store({loop.getResult(1), 1}, {loop.getResult(2), 3});
+    if (rest != 0) state = block(out_.intConst(*keys - rest), state, queries, Keys::Rest, rest);
+    store(state.sum, state.acc);
   }
 
 private:
+  /// Of the keys so far: the largest score of each query, the sum of what is exponentiated, and of that times values.
+  struct Softmax {
+    Val max, sum, acc;
+  };
+  /// Which keys of a block there are.
+  enum class Keys : uint8_t { AnyMayBeLast, Whole, Rest };
+
   // Frames: scores [BM, BN], output [BM, Dv], queries [BM, D], keys [BN, D], values [BN, Dv].
   Emitter frame(int64_t rowsOf, int64_t columns, bool queryRows) {
     Emitter e(k_, Frame{{rowsOf, columns}});
@@ -77,11 +90,11 @@ private:
   }
 
   /// The symbol runs along a dimension of the frame, from `start` on.
-  static void along(Emitter &e, Symbol s, size_t dim, Expr extent, Val start) {
+  static void along(Emitter &e, Symbol s, size_t dim, Expr extent, Val start, Keys keys = Keys::AnyMayBeLast) {
     Val lane = e.lanes(dim);
     e.env[s] = start ? e.indexBinary("arith.addi", start, lane) : lane;
     e.facts.setIndex(s, extent);
-    if (!e.facts.provablyDivisible(extent, Expr(e.frame.tile[dim])))
+    if (keys != Keys::Whole && !e.facts.provablyDivisible(extent, Expr(e.frame.tile[dim])))
       e.masks.push_back(e.compare("lt", e.env[s], e.index(extent)));
   }
 
@@ -113,11 +126,12 @@ private:
   }
 
   /// The scores of a block of keys, -inf where a key takes no part.
-  Val scoresOf(Emitter &s, Emitter &keys, Val queries) {
+  Val scoresOf(Emitter &s, Emitter &keys, Val queries, int64_t rest) {
     Val loadedKeys = loadAs(keys, spec_.k, tiling_.narrowScores ? spec_.k.dtype : DType::F32);
     Val score{tb::dot(b_, k_.loc, queries.v, tb::trans(b_, k_.loc, loadedKeys.v), full(tiling_.queries, tiling_.keys, 0),
                       k_.target.f32Products),
               3};
+    countOnly(score, tb::kValidNAttr, rest);
     if (tiling_.narrowScores) score = s.binary("arith.mulf", score, s.constant(DType::F32, spec_.scale, 0));
     Val valid;
     for (size_t i = rowMask_.size(); i < s.masks.size(); ++i) valid = s.andMask(valid, s.masks[i]);
@@ -135,29 +149,42 @@ private:
     return valid ? s.select(s.widen(valid, 3), score, minusInf_) : score;
   }
 
-  void emitBlock(scf::ForOp loop, Val queries) {
-    Val start{loop.getInductionVar()};
-    Val rowMax{loop.getRegionIterArg(0), 1}, rowSum{loop.getRegionIterArg(1), 1}, running{loop.getRegionIterArg(2), 3};
+  /// Of a product's rows as many count as a program computes; and `attribute` says that of its columns or k no more do than `rest` (0: all).
+  void countOnly(Val product, const char *attribute, int64_t rest) {
+    Operation *op = product.v.getDefiningOp();
+    if (tiling_.rows < tiling_.queries) op->setAttr(tb::kValidMAttr, b_.getI32IntegerAttr(static_cast<int32_t>(tiling_.rows)));
+    if (rest) op->setAttr(attribute, b_.getI32IntegerAttr(static_cast<int32_t>(rest)));
+  }
+
+  /// CPUs need not keep NaN in a maximum, which costs as much as the rest: a score that is NaN makes its weight NaN, and so the row's sum.
+  Val maximum(Emitter &e, Val x, Val y) {
+    const Val m = e.binary("arith.maximumf", x, y);
+    if (!k_.target.threadBlocks) m.v.getDefiningOp<arith::MaximumFOp>().setFastmath(arith::FastMathFlags::nnan);
+    return m;
+  }
+
+  /// The keys from `start` on, `rest` of them (0: a whole block).
+  Softmax block(Val start, const Softmax &before, Val queries, Keys which, int64_t rest = 0) {
     Emitter keys = frame(tiling_.keys, tiling_.head, false), values = frame(tiling_.keys, tiling_.value, false),
             s = frame(tiling_.queries, tiling_.keys, true);
-    along(keys, kKey, 0, spec_.keyLength, start);
+    along(keys, kKey, 0, spec_.keyLength, start, which);
     along(keys, kElement, 1, spec_.headSize, {});
-    along(values, kKey, 0, spec_.keyLength, start);
+    along(values, kKey, 0, spec_.keyLength, start, which);
     along(values, kElement, 1, x_[3], {});
-    along(s, kKey, 1, spec_.keyLength, start);
-    Val score = scoresOf(s, keys, queries);
-    Val newMax = s.binary("arith.maximumf", rowMax, rows(s, score, "arith.maximumf"));
+    along(s, kKey, 1, spec_.keyLength, start, which);
+    Val score = scoresOf(s, keys, queries, rest);
+    Val newMax = maximum(s, before.max, rows(s, score, [&](Val x, Val y) { return maximum(s, x, y); }));
     // A row without any key so far has maximum -inf, and -inf - -inf is NaN: subtract 0 there.
     Val shift = s.select(s.compare("eq", newMax, minusInf_), s.constant(DType::F32, 0, 0), newMax);
     Val p = s.softmaxWeight(s.binary("arith.subf", score, shift));
-    Val alpha = s.softmaxWeight(s.binary("arith.subf", rowMax, shift));
-    Val newSum = s.binary("arith.addf", s.binary("arith.mulf", rowSum, alpha), rows(s, p, "arith.addf"));
+    Val alpha = s.softmaxWeight(s.binary("arith.subf", before.max, shift));
+    Val newSum = s.binary("arith.addf", s.binary("arith.mulf", before.sum, alpha), rows(s, p, [&](Val x, Val y) { return s.binary("arith.addf", x, y); }));
     Emitter o = out_;
-    Val scaled = o.binary("arith.mulf", running, alpha);
+    Val scaled = o.binary("arith.mulf", before.acc, alpha);
     DType valueType = tiling_.narrowValues ? spec_.v.dtype : DType::F32;
-    Value next = tb::dot(b_, k_.loc, s.cast(p, DType::F32, valueType).v, loadAs(values, spec_.v, valueType).v, scaled.v,
-                         k_.target.f32Products);
-    scf::YieldOp::create(b_, k_.loc, ValueRange{newMax.v, newSum.v, next});
+    Val next{tb::dot(b_, k_.loc, s.cast(p, DType::F32, valueType).v, loadAs(values, spec_.v, valueType).v, scaled.v, k_.target.f32Products), 3};
+    countOnly(next, tb::kValidKAttr, rest);
+    return {newMax, newSum, next};
   }
 
   void store(Val sum, Val acc) {

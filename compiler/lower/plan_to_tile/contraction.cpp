@@ -214,6 +214,7 @@ private:
     Value sum = tb::dot(k_.b, k_.loc, va.v, vb.v, acc, k_.target.f32Products);
     // Rows beyond the last are not stored: the backend need not compute them.
     sum.getDefiningOp()->setAttr(tb::kMaskedRowsUnusedAttr, k_.b.getUnitAttr());
+    if (c_.validRows) sum.getDefiningOp()->setAttr(tb::kValidMAttr, k_.b.getI32IntegerAttr(static_cast<int32_t>(c_.validRows)));
     if (c_.fours) sum.getDefiningOp()->setAttr(tb::kRightInFoursAttr, k_.b.getUnitAttr());
     return sum;
   }

@@ -12,6 +12,15 @@ constexpr int64_t kLeastSide = 16;
 constexpr int64_t kLongestHead = 256;
 /// From so many rows of queries on, a CPU's block of them is not the least one; and from so many the largest.
 constexpr int64_t kSomeQueries = 64, kManyQueries = 256;
+/// A CPU multiplies so many rows at a time, or a part of them.
+constexpr int64_t kRowsTogether = 8;
+
+/// The rows of as few blocks of `block` as hold `queries`, shared out evenly: of 197 two blocks of 128 have 104 each, of 49 one of 64 has 49.
+int64_t evenRows(int64_t queries, int64_t block) {
+  if (queries <= block) return std::max<int64_t>(queries, 1);
+  const int64_t blocks = (queries + block - 1) / block, rows = (queries + blocks - 1) / blocks;
+  return std::min(block, (rows + kRowsTogether - 1) / kRowsTogether * kRowsTogether);
+}
 } // namespace
 
 AttentionTiling chooseAttentionTiling(const plan::Plan &plan, const plan::Kernel &kernel, const TileTarget &target) {
@@ -37,6 +46,8 @@ AttentionTiling chooseAttentionTiling(const plan::Plan &plan, const plan::Kernel
   out.head = std::max(out.head, least), out.value = std::max(out.value, least);
   out.queries = std::clamp(nextPowerOfTwo(upperBound(facts, x[2], out.queries)), least, out.queries);
   out.keys = std::clamp(nextPowerOfTwo(upperBound(facts, spec.keyLength, out.keys)), least, out.keys);
+  out.rows = out.queries;
+  if (const std::optional<int64_t> queries = x[2].asConst(); queries && !target.threadBlocks) out.rows = evenRows(*queries, out.queries);
   out.narrowScores = target.threadBlocks && isReducedFloat(spec.q.dtype) && spec.q.dtype == spec.k.dtype;
   out.narrowValues = out.narrowScores && spec.v.dtype == spec.q.dtype;
   return out;

@@ -7,6 +7,8 @@ namespace neso {
 struct AttentionTiling {
   /// Rows of a block of queries, and of one of keys and values: powers of two.
   int64_t queries = 32, keys = 64;
+  /// How many rows of a block of queries a program computes; all but on a CPU that knows how many there are.
+  int64_t rows = 32;
   /// Elements of a row of queries and keys, and of one of values, up to a power of two.
   int64_t head = 1, value = 1;
   /// Queries and keys go into their product, and probabilities and values into theirs, as the narrow floats that they

@@ -167,6 +167,7 @@ void chooseCpuBlocks(DotTiling &c, const plan::Kernel &kernel, const Facts &fact
     c.bk = std::min(target.dotK, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(*k))));
     c.partial = *k % c.bk != 0;
   }
+  if (m && *m < c.bm) c.validRows = *m;
   if (c.kInner.size() == 1 && !directLoad(node.body, node.rhs))
     if (const int64_t group = groupAlong(node.body, node.rhs, Symbol::inner(c.kInner[0]))) c.bk = stepWithin(c.bk, group);
   const std::optional<int64_t> right = Expr(c.nSize * c.kSize * productOf(kernel.rRanges, c.kOuter)).asConst();

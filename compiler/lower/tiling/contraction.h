@@ -26,6 +26,8 @@ struct DotTiling {
   bool rowsFirst = false;
   /// The last block of k, of a constant number, is used in part: both operands are masked there, and no more is multiplied (tile::kValidKAttr).
   bool partial = false;
+  /// Of the only block of m, of a constant size, so many rows count (tile::kValidMAttr); 0: all may.
+  int64_t validRows = 0;
   /// The right operand is a constant in blocks [batch, n blocks, k, bn], zeros behind the last n and, unless `partial`, k; it is read in
   /// terms of the symbols below.
   bool packed = false;

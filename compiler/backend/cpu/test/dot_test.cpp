@@ -1,6 +1,7 @@
 // tt.dot for every type of element and level, in the forms that the micro-kernels tell apart, against products computed
 // in double.
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -27,6 +28,8 @@ struct Case {
   bool aTransposed, bTransposed; // contiguous along m, along k
   int rowsInside;                // of A; those below are masked off
   int valid = 0;                 // of k; what lies behind is masked off (0: all are)
+  int validRows = 0;             // of m; what becomes of the others does not count (0: all do)
+  int validColumns = 0;          // the same of n
 };
 
 /// One program: C[M, N] += A[M, K] * B[K, N]; rows and columns at strides given at run time.
@@ -91,7 +94,10 @@ std::string dotText(const Case &c) {
   replaceAll(text, "BSTRIDEK", std::to_string(c.bTransposed ? 1 : bstride)),
       replaceAll(text, "BSTRIDEN", std::to_string(c.bTransposed ? bstride : 1));
   replaceAll(text, "AMASK", c.valid ? "%both" : "%rows"), replaceAll(text, "BMASK", c.valid ? ", %maskb, %noneb" : "");
-  replaceAll(text, "ATTRIBUTE", c.valid ? " {tt.valid_k = VALID : i32}" : ""), replaceAll(text, "VALID", std::to_string(c.valid));
+  std::string attributes;
+  for (auto [name, valid] : {std::pair{"tt.valid_k", c.valid}, {"tt.valid_m", c.validRows}, {"tt.valid_n", c.validColumns}})
+    if (valid) attributes += (attributes.empty() ? " {" : ", ") + std::string(name) + " = " + std::to_string(valid) + " : i32";
+  replaceAll(text, "ATTRIBUTE", attributes.empty() ? "" : attributes + "}"), replaceAll(text, "VALID", std::to_string(c.valid));
   replaceAll(text, "M_", std::to_string(c.m)), replaceAll(text, "N_", std::to_string(c.n)),
       replaceAll(text, "K_", std::to_string(c.k));
   replaceAll(text, "ZERO", c.element[0] == 'i' ? "0" : "0.000000e+00");
@@ -156,8 +162,8 @@ void check(const Case &c, CpuLevel level) {
   a.resize(a.size() + 64), bb.resize(bb.size() + 64);
   const auto result = isWide ? pointer(wide.data()) : integers ? pointer(whole.data()) : pointer(sums.data());
   k.run({pointer(a.data()), pointer(bb.data()), result, integer(c.rowsInside)}, 1);
-  for (int i = 0; i < c.m; ++i)
-    for (int n = 0; n < c.n; ++n) {
+  for (int i = 0; i < (c.validRows ? c.validRows : c.m); ++i)
+    for (int n = 0; n < (c.validColumns ? c.validColumns : c.n); ++n) {
       double s = 0;
       for (int j = 0; j < c.k && i < c.rowsInside; ++j)
         if (counts(j)) s += left[static_cast<size_t>(i * c.k + j)] * right[static_cast<size_t>(j * c.n + n)];
@@ -203,6 +209,140 @@ TEST_P(DotTest, ColumnsThatAreMaskedOff) {
 }
 TEST_P(DotTest, RowsThatAreMaskedOff) {
   for (int rows : {0, 1, 31, 63}) check({"bf16", "f32", 64, 32, 32, false, false, rows}, GetParam());
+}
+
+TEST_P(DotTest, RowsAndColumnsThatDoNotCount) {
+  for (const char *element : {"f32", "bf16"})
+    for (auto [m, valid] : {std::pair{4, 3}, {8, 5}, {16, 9}, {16, 13}, {32, 17}, {32, 31}, {64, 1}, {64, 49}, {64, 63}}) {
+      check({element, "f32", m, 32, 32, false, false, m, 0, valid}, GetParam());
+      check({element, "f32", m, 64, 64, true, false, valid, 35, valid}, GetParam());
+    }
+  check({"i64", "i64", 64, 16, 32, false, false, 49, 0, 49}, GetParam());
+  for (int columns : {1, 32, 33, 127}) check({"f32", "f32", 64, 128, 32, false, false, 64, 0, 49, columns}, GetParam());
+}
+
+/// A block of a convolution of three channels that lie apart, as the first layers of networks for images have it: neighbours along the pixels of a line
+/// are `stride` apart, along k nothing is regular, and what lies outside of the image is masked off.
+void checkConvolution(int width, int stride, int window, const char *element, CpuLevel level) {
+  constexpr int kPixels = 64, kChannels = 3, kOut = 16, kPadding = 1;
+  const int k = kChannels * window * window, block = static_cast<int>(std::bit_ceil(static_cast<unsigned>(k)));
+  const int lines = (kPixels * 2 + width - 1) / width, inWidth = width * stride, inLines = lines * stride;
+  SCOPED_TRACE(std::to_string(width) + " pixels a line, stride " + std::to_string(stride) + ", window " + std::to_string(window) + " " + element);
+  std::string text = R"(module {
+  tt.func public @conv(%a: !tt.ptr<ELEMENT>, %b: !tt.ptr<ELEMENT>, %c: !tt.ptr<f32>) {
+    %pid = tt.get_program_id x : i32
+    %c64 = arith.constant 64 : i32
+    %first = arith.muli %pid, %c64 : i32
+    %m = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
+    %n = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>
+    %k = tt.make_range {end = K_ : i32, start = 0 : i32} : tensor<K_xi32>
+    %mc = tt.expand_dims %m {axis = 1 : i32} : tensor<64xi32> -> tensor<64x1xi32>
+    %nr = tt.expand_dims %n {axis = 0 : i32} : tensor<16xi32> -> tensor<1x16xi32>
+    %kr = tt.expand_dims %k {axis = 0 : i32} : tensor<K_xi32> -> tensor<1xK_xi32>
+    %kc = tt.expand_dims %k {axis = 1 : i32} : tensor<K_xi32> -> tensor<K_x1xi32>
+    %firsts = tt.splat %first : i32 -> tensor<64x1xi32>
+    %pixel = arith.addi %firsts, %mc : tensor<64x1xi32>
+    %width = arith.constant dense<WIDTH> : tensor<64x1xi32>
+    %stride = arith.constant dense<STRIDE> : tensor<64x1xi32>
+    %line0 = arith.divui %pixel, %width : tensor<64x1xi32>
+    %column0 = arith.remui %pixel, %width : tensor<64x1xi32>
+    %padding = arith.constant dense<1> : tensor<64x1xi32>
+    %line1 = arith.muli %line0, %stride : tensor<64x1xi32>
+    %line = arith.subi %line1, %padding : tensor<64x1xi32>
+    %column1 = arith.muli %column0, %stride : tensor<64x1xi32>
+    %column = arith.subi %column1, %padding : tensor<64x1xi32>
+    %three = arith.constant dense<3> : tensor<1xK_xi32>
+    %window = arith.constant dense<WINDOW> : tensor<1xK_xi32>
+    %channel = arith.remui %kr, %three : tensor<1xK_xi32>
+    %tap = arith.divui %kr, %three : tensor<1xK_xi32>
+    %right = arith.remui %tap, %window : tensor<1xK_xi32>
+    %down = arith.divui %tap, %window : tensor<1xK_xi32>
+    %l0 = tt.broadcast %line : tensor<64x1xi32> -> tensor<64xK_xi32>
+    %l1 = tt.broadcast %down : tensor<1xK_xi32> -> tensor<64xK_xi32>
+    %l = arith.addi %l0, %l1 : tensor<64xK_xi32>
+    %x0 = tt.broadcast %column : tensor<64x1xi32> -> tensor<64xK_xi32>
+    %x1 = tt.broadcast %right : tensor<1xK_xi32> -> tensor<64xK_xi32>
+    %x = arith.addi %x0, %x1 : tensor<64xK_xi32>
+    %none = arith.constant dense<0> : tensor<64xK_xi32>
+    %inlines = arith.constant dense<INLINES> : tensor<64xK_xi32>
+    %inwidth = arith.constant dense<INWIDTH> : tensor<64xK_xi32>
+    %plane = arith.constant dense<PLANE> : tensor<1xK_xi32>
+    %i0 = arith.cmpi sge, %l, %none : tensor<64xK_xi32>
+    %i1 = arith.cmpi slt, %l, %inlines : tensor<64xK_xi32>
+    %i2 = arith.cmpi sge, %x, %none : tensor<64xK_xi32>
+    %i3 = arith.cmpi slt, %x, %inwidth : tensor<64xK_xi32>
+    %i4 = arith.andi %i0, %i1 : tensor<64xK_xi1>
+    %i5 = arith.andi %i2, %i3 : tensor<64xK_xi1>
+    %i6 = arith.andi %i4, %i5 : tensor<64xK_xi1>
+    %last = arith.constant dense<VALID> : tensor<1xK_xi32>
+    %v0 = arith.cmpi slt, %kr, %last : tensor<1xK_xi32>
+    %v1 = tt.broadcast %v0 : tensor<1xK_xi1> -> tensor<64xK_xi1>
+    %inside = arith.andi %i6, %v1 : tensor<64xK_xi1>
+    %p0 = arith.muli %channel, %plane : tensor<1xK_xi32>
+    %p1 = tt.broadcast %p0 : tensor<1xK_xi32> -> tensor<64xK_xi32>
+    %p2 = arith.muli %l, %inwidth : tensor<64xK_xi32>
+    %p3 = arith.addi %p1, %p2 : tensor<64xK_xi32>
+    %p4 = arith.addi %p3, %x : tensor<64xK_xi32>
+    %p5 = tt.splat %a : !tt.ptr<ELEMENT> -> tensor<64xK_x!tt.ptr<ELEMENT>>
+    %p6 = tt.addptr %p5, %p4 : tensor<64xK_x!tt.ptr<ELEMENT>>, tensor<64xK_xi32>
+    %zeros = arith.constant dense<0.000000e+00> : tensor<64xK_xELEMENT>
+    %av = tt.load %p6, %inside, %zeros : tensor<64xK_x!tt.ptr<ELEMENT>>
+    %lastb = arith.constant dense<VALID> : tensor<K_x1xi32>
+    %w0 = arith.cmpi slt, %kc, %lastb : tensor<K_x1xi32>
+    %w1 = tt.broadcast %w0 : tensor<K_x1xi1> -> tensor<K_x16xi1>
+    %out = arith.constant dense<16> : tensor<K_x1xi32>
+    %w2 = arith.muli %kc, %out : tensor<K_x1xi32>
+    %w3 = tt.broadcast %w2 : tensor<K_x1xi32> -> tensor<K_x16xi32>
+    %w4 = tt.broadcast %nr : tensor<1x16xi32> -> tensor<K_x16xi32>
+    %w5 = arith.addi %w3, %w4 : tensor<K_x16xi32>
+    %w6 = tt.splat %b : !tt.ptr<ELEMENT> -> tensor<K_x16x!tt.ptr<ELEMENT>>
+    %w7 = tt.addptr %w6, %w5 : tensor<K_x16x!tt.ptr<ELEMENT>>, tensor<K_x16xi32>
+    %zerosb = arith.constant dense<0.000000e+00> : tensor<K_x16xELEMENT>
+    %bv = tt.load %w7, %w1, %zerosb : tensor<K_x16x!tt.ptr<ELEMENT>>
+    %acc = arith.constant dense<0.000000e+00> : tensor<64x16xf32>
+    %d = tt.dot %av, %bv, %acc, inputPrecision = tf32 {tt.valid_k = VALID : i32} : tensor<64xK_xELEMENT> * tensor<K_x16xELEMENT> -> tensor<64x16xf32>
+    %o0 = arith.constant dense<16> : tensor<64x1xi32>
+    %o1 = arith.muli %pixel, %o0 : tensor<64x1xi32>
+    %o2 = tt.broadcast %o1 : tensor<64x1xi32> -> tensor<64x16xi32>
+    %o3 = tt.broadcast %nr : tensor<1x16xi32> -> tensor<64x16xi32>
+    %o4 = arith.addi %o2, %o3 : tensor<64x16xi32>
+    %o5 = tt.splat %c : !tt.ptr<f32> -> tensor<64x16x!tt.ptr<f32>>
+    %o6 = tt.addptr %o5, %o4 : tensor<64x16x!tt.ptr<f32>>, tensor<64x16xi32>
+    tt.store %o6, %d : tensor<64x16x!tt.ptr<f32>>
+    tt.return
+  }
+})";
+  replaceAll(text, "INLINES", std::to_string(inLines)), replaceAll(text, "INWIDTH", std::to_string(inWidth));
+  replaceAll(text, "WIDTH", std::to_string(width)), replaceAll(text, "STRIDE", std::to_string(stride)), replaceAll(text, "WINDOW", std::to_string(window));
+  replaceAll(text, "PLANE", std::to_string(inLines * inWidth)), replaceAll(text, "VALID", std::to_string(k));
+  replaceAll(text, "K_", std::to_string(block)), replaceAll(text, "ELEMENT", element);
+  Kernel kernel(text, level);
+  ASSERT_TRUE(kernel.ok()) << kernel.error;
+  auto pixel = [](int i) { return number(i, 3); };
+  auto weight = [](int i) { return number(i, 4); };
+  // Nothing lies behind the last element that is read: what is read beyond it is seen under the sanitizers, and is no number.
+  std::vector<uint8_t> a, b;
+  for (int i = 0; i < kChannels * inLines * inWidth; ++i) put(a, element, static_cast<size_t>(i), pixel(i));
+  for (int i = 0; i < k * kOut; ++i) put(b, element, static_cast<size_t>(i), weight(i));
+  std::vector<float> c(2 * kPixels * kOut);
+  kernel.run({pointer(a.data()), pointer(b.data()), pointer(c.data())}, 2);
+  for (int p = 0; p < 2 * kPixels; ++p)
+    for (int n = 0; n < kOut; ++n) {
+      double s = 0;
+      for (int j = 0; j < k; ++j) {
+        const int line = p / width * stride - kPadding + j / 3 / window, column = p % width * stride - kPadding + j / 3 % window;
+        if (line >= 0 && line < inLines && column >= 0 && column < inWidth)
+          s += pixel((j % 3 * inLines + line) * inWidth + column) * weight(j * kOut + n);
+      }
+      ASSERT_EQ(c[static_cast<size_t>(p * kOut + n)], s) << p << " " << n;
+    }
+}
+
+TEST_P(DotTest, ConvolutionOfFewChannels) {
+  for (int width : {8, 16, 30, 112})
+    for (int stride : {1, 2, 3})
+      for (int window : {3, 5}) checkConvolution(width, stride, window, "f32", GetParam());
+  for (const char *element : {"bf16", "f16"}) checkConvolution(112, 2, 3, element, GetParam());
 }
 
 TEST_P(DotTest, MatmulBf16) {

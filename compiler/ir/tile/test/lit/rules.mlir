@@ -26,6 +26,18 @@ tt.func @f(%a: tensor<16x8xf16>, %b: tensor<8x16xf16>, %c: tensor<16x16xf32>) {
   %0 = tt.dot %a, %b, %c {tt.valid_k = 9 : i32} : tensor<16x8xf16> * tensor<8x16xf16> -> tensor<16x16xf32>
   tt.return
 }
+// CHECK: error[E0402]: {{.*}} has tt.valid_m that is no part of its rows
+//--- cb_dot_valid_rows.mlir
+tt.func @f(%a: tensor<16x8xf16>, %b: tensor<8x16xf16>, %c: tensor<16x16xf32>) {
+  %0 = tt.dot %a, %b, %c {tt.valid_m = 0 : i32} : tensor<16x8xf16> * tensor<8x16xf16> -> tensor<16x16xf32>
+  tt.return
+}
+// CHECK: error[E0402]: {{.*}} has tt.valid_n that is no part of its columns
+//--- cc_dot_valid_columns.mlir
+tt.func @f(%a: tensor<16x8xf16>, %b: tensor<8x16xf16>, %c: tensor<16x16xf32>) {
+  %0 = tt.dot %a, %b, %c {tt.valid_n = 17 : i32} : tensor<16x8xf16> * tensor<8x16xf16> -> tensor<16x16xf32>
+  tt.return
+}
 // CHECK: error[E0402]: {{.*}} to a narrower type needs a rounding mode
 //--- d_fp_to_fp.mlir
 tt.func @f(%x: f32) {
