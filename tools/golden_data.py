@@ -109,6 +109,12 @@ def scalar_position(x):
     return torch.nonzero(x)
 
 
+def at_most_one(x):
+    """One element or none: that a place can only be 0 does not say that there is one."""
+    i = torch.where(x)[0]
+    return (i + 2.5).softmax(0), i.cumsum(0) + 1, (i + 1).sort()[0], torch.digamma(i + 0.5)
+
+
 def unique(x):
     return torch.unique(x), torch.unique(x, return_inverse=True, return_counts=True), torch.unique(x, return_inverse=True)[1] + 1
 
@@ -236,6 +242,7 @@ def data_sizes():
         Case("mask_of_flags", mask_of_flags, lambda: (x(), x() > 0), more=[lambda: (x(), x() > 100)]),
         Case("vector_positions", vector_positions, lambda: (n([0, 3, 0, -1, 2]),), more=[lambda: (n([0, 0, 0, 0, 0]),)], exact=False),
         Case("scalar_position", scalar_position, lambda: (n(3.0, torch.float32),), more=[lambda: (n(0.0, torch.float32),)], exact=False),
+        Case("at_most_one", at_most_one, lambda: (n(0.0, torch.float32),), more=[lambda: (n(3.0, torch.float32),)], exact=False),
         *uniques(n),
         Case("dynamic_rows", masked_rows, lambda: (grid(),), dynamic=({0: Dim("rows", min=2, max=64)},),
              more=[lambda: (torch.randn(33, 4),), lambda: (-torch.rand(2, 4),)]),

@@ -48,8 +48,11 @@ bool livesInside(const Kernel &kernel, BufferId buffer) {
   return attached || forwarded;
 }
 
+/// Whether a node runs once for each element of the kernel's inner space. One that names no place there may still have as many elements as it: one or
+/// none, and of none nothing may be read or written.
 static bool usesInnerSpace(const Node &node) {
   if (node.kind() != Node::Kind::Pointwise) return true;
+  if (std::any_of(node.reduceRanges.begin(), node.reduceRanges.end(), [](Expr e) { return !e.isConst(); })) return true;
   auto usesR = [](Expr e) {
     if (!e.valid()) return false;
     std::vector<Symbol> names = symbolsOf(e);

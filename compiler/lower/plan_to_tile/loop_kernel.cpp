@@ -232,7 +232,8 @@ private:
     Val lane = e.lanes(static_cast<size_t>(tiling_.innerDim));
     Val at = whole ? lane : e.indexBinary("arith.addi", start, lane);
     e.env[Symbol::inner(d)] = at;
-    if (!e.facts.provablyDivisible(r()[d], Expr(step_))) {
+    // Loops over no element have no turns; a single block is there whether it has elements or not.
+    if (!e.facts.provablyDivisible(r()[d], Expr(step_)) || (whole && !e.facts.provablyLess(Expr(0), r()[d]))) {
       Val inside = e.compare("lt", at, e.index(r()[d]));
       e.masks.push_back(inside);
       innerMask_ = inside;
