@@ -113,6 +113,17 @@ Aliasing aliasing(const Graph &g, const Node &n, const OpSchema &op) {
   // A dim of dynamic size that a squeeze has kept may not be one, which its lowering checks: the call is not nothing.
   if (op.name == "aten.squeeze" && same && std::any_of(in->type.sizes.begin(), in->type.sizes.end(), [](Expr e) { return !e.isConst(); }))
     return {0, false};
+  // A transposition keeps its elements' order where it moves none of more than one element. The strides do not say so: an argument that took the place
+  // of its copy (simplify.cpp) may have those that the result has.
+  if (const std::optional<std::vector<int64_t>> p = permutationOf(g, n)) {
+    int64_t last = -1;
+    bool kept = same && !turnsSigns(op.name, in->type.dtype);
+    for (int64_t d : *p) {
+      if (in->type.sizes[static_cast<size_t>(d)].isConst(1)) continue;
+      kept &= d > last, last = d;
+    }
+    return {0, kept};
+  }
   // The argument of the same alias set as the first aliased result.
   for (const ArgSchema &r : op.returns)
     if (r.alias)
