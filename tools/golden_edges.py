@@ -389,6 +389,9 @@ def last_of_sums(x):
 def positions():
     """Positions of extremes beside readers that run through the same memory in another order."""
     return [
+        # What is looked for is rounded as what lies in memory is.
+        c("halves_found", lambda x: (torch.isin(x.mT + 2, x + 2), torch.searchsorted((x.flatten() + 2).sort()[0], x + 2)), "f16 16x24"),
+        c("few_halves_found", lambda x: torch.isin(x.t() * 1.75, (x * 1.75).sort(0)[0][0]), "bf16 4x5"),
         c("transposed_reader", last_of_sums, "f32 9x6"),
         c("permuted_reader", lambda x: (x.permute(2, 0, 1).abs() * 2, x.flatten().argmax(), x.flatten(1).argmin(1)), "f32 3x4x5"),
         c("columns_beside_rows", lambda x: (x.t().argmax(), x.argmax(), x.t().flatten().argmin() + x.t().exp(), x.flatten().min()), "f32 7x5"),

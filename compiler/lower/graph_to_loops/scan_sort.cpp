@@ -157,6 +157,12 @@ Val bisect(BodyBuilder &b, const std::function<Val(Expr)> &row, Expr n, Val v, b
 }
 
 /// The place of each value among sorted boundaries.
+/// What memory would hold of x: floats of 16 and 8 bits are computed in 32, and are found among those that lie there only if they are rounded as these are.
+static Tensor asStored(Lowering &ctx, const Tensor &x) {
+  if (!isReducedFloat(x.dtype())) return x;
+  return Tensor::lazy(ctx, x.dtype(), x.sizes(), [x](BodyBuilder &b, const Index &i) { return b.round(x.at(b, i), x.dtype()); });
+}
+
 static Tensors searchOp(OpCall &o, const Tensor &boundaries, const Tensor &values0) {
   bool right = o.flag("right") || o.text("side") == "right";
   Tensor sorter = o.opt("sorter"), bounds = boundaries, values = values0;
@@ -165,7 +171,7 @@ static Tensors searchOp(OpCall &o, const Tensor &boundaries, const Tensor &value
   DType t = resultType(pair);
   if (values.isNumber()) t = promote(bounds.dtype(), isFloat(values.dtype()) ? DType::F32 : values.dtype());
   bounds = source(cast(bounds, t));
-  values = cast(values, t);
+  values = asStored(o.ctx, cast(values, t));
   values.reused();
   Expr n = bounds.size(-1);
   bool rows = bounds.rank() > 1;
@@ -190,7 +196,7 @@ static Tensors isinOp(OpCall &o) {
   bool invert = o.flag("invert");
   Tensor pair[] = {e, s};
   DType t = resultType(pair);
-  Tensor x = cast(e, t), y = flatten(cast(s, t));
+  Tensor x = asStored(o.ctx, cast(e, t)), y = asStored(o.ctx, flatten(cast(s, t)));
   Expr n = y.sizes()[0];
   Tensor r;
   if (o.ctx.facts.rangeOf(n).hi <= kFewTested) {
