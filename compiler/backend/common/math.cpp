@@ -6,8 +6,8 @@
 #include "base/diagnostics.h"
 #include "llvm/ADT/APInt.h"
 #include "llvm/ADT/StringMap.h"
-#include "llvm/IR/Constants.h"
 #include "llvm/Analysis/VectorUtils.h"
+#include "llvm/IR/Constants.h"
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/IntrinsicsX86.h"
 #include "llvm/IR/Module.h"
@@ -112,12 +112,16 @@ V MathEmitter::expFromReduced(V r, V n) {
   return b.CreateFMul(b.CreateFMul(expOfReduced(r), power(half)), power(rest));
 }
 
-// n and r of x = n log 2 + r, |r| <= log 2 / 2; log 2 in two parts.
-std::pair<V, V> MathEmitter::reducedOf(V x) {
+// n, the whole number nearest to x / log 2, as an integer and as a float.
+std::pair<V, V> MathEmitter::powerOf(V x) {
   V magic = like(x, 12582912.0);
   V t = fma(x, like(x, 0x1.715476p+0), magic);
-  V n = b.CreateSub(bits(t), bits(magic));
-  V k = b.CreateFSub(t, magic);
+  return {b.CreateSub(bits(t), bits(magic)), b.CreateFSub(t, magic)};
+}
+
+// n and r of x = n log 2 + r, |r| <= log 2 / 2; log 2 in two parts.
+std::pair<V, V> MathEmitter::reducedOf(V x) {
+  const auto [n, k] = powerOf(x);
   V r = fma(k, like(x, -0x1.62e4p-1), x);
   return {n, fma(k, like(x, 0x1.62e4p-1 - 0x1.62e42fefa39efp-1), r)};
 }
@@ -149,17 +153,15 @@ V MathEmitter::scaledBy(V x, V k, V none) {
 }
 
 // As exp() for |x| < 87 or NaN, 0 where `none` (null: nowhere), in fewer steps: n log 2 is rounded (1.9e-9 n, less than x is by far), and
-// e^r = 1 + r q(r) to 9.2e-8, the best fifth degree (Remez) that is 1 at 0.
+// e^r = 1 + r q(r) to 9.2e-8: the least largest relative error of a fifth degree that is 1 at 0.
 V MathEmitter::expWithin(V x, V none) {
-  V magic = like(x, 12582912.0);
-  V t = fma(x, like(x, 0x1.715476p+0), magic);
-  V k = b.CreateFSub(t, magic);
+  const auto [n, k] = powerOf(x);
   V r = fma(k, like(x, -0x1.62e430p-1), x);
   V p = poly(r, {0x1.0fa73adbeab95p-7, 0x1.573aca7bac21cp-5, 0x1.555a6e9755310p-3, 0x1.fffdc43520445p-2, 0x1.fffff623d4e63p-1, 1.0});
   if (const auto *v = llvm::dyn_cast<llvm::FixedVectorType>(x->getType()); scales_ && v && v->getNumElements() % 16 == 0)
     return scaledBy(p, k, none);
   // 2^(n - 1) is a float for every n, and twice e^r no product with one that makes a denormal, which takes a hundred times as long.
-  V scale = b.CreateBitCast(b.CreateShl(b.CreateAdd(b.CreateSub(bits(t), bits(magic)), likeInt(r, 126)), 23), r->getType());
+  V scale = b.CreateBitCast(b.CreateShl(b.CreateAdd(n, likeInt(r, 126)), 23), r->getType());
   V result = b.CreateFMul(b.CreateFMul(p, like(x, 2.0)), scale);
   return none ? b.CreateSelect(none, like(x, 0.0), result) : result;
 }

@@ -3,7 +3,7 @@
 // f32, and vectors of f64 for common functions (math_f64.h): inline polynomials, at most 2 ulp over all inputs (denormals,
 // infinities and NaN included), checked against libm in test/math_test. Others: one libm call a lane, inside a helper
 // function with a loop, so that code stays small. Coefficients are interpolations in Chebyshev points of the function
-// named beside them, computed with 40 digits and rounded.
+// named beside them, computed with 40 digits and rounded, where nothing else is said.
 #pragma once
 #include <optional>
 #include <string>
@@ -87,6 +87,7 @@ private:
   V exp(V x);
   V expOrZero(V x);
   V exp2(V x);
+  std::pair<V, V> powerOf(V x);
   std::pair<V, V> reducedOf(V x);
   V expOfReduced(V r);
   V expWithin(V x, V none);

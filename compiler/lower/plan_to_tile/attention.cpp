@@ -120,8 +120,7 @@ private:
   Val lastKey() {
     Val end = out_.index(spec_.keyLength);
     if (!spec_.causal) return end;
-    Val last = out_.binary("arith.addi", out_.index(blockOf(blockings_, kQuery) * Expr(tiling_.queries)),
-                           out_.intConst(tiling_.queries));
+    Val last = out_.binary("arith.addi", out_.index(blockOf(blockings_, kQuery) * Expr(tiling_.rows)), out_.intConst(tiling_.rows));
     return out_.binary("arith.minsi", end, last);
   }
 

@@ -15,7 +15,7 @@ constexpr int64_t kSomeQueries = 64, kManyQueries = 256;
 /// A CPU multiplies so many rows at a time, or a part of them.
 constexpr int64_t kRowsTogether = 8;
 
-/// The rows of as few blocks of `block` as hold `queries`, shared out evenly: of 197 two blocks of 128 have 104 each, of 49 one of 64 has 49.
+/// The rows of as few blocks of `block` as hold `queries`, shared out evenly: of 197 four blocks of 64 have 56 each, of 300 three of 128 have 104.
 int64_t evenRows(int64_t queries, int64_t block) {
   if (queries <= block) return std::max<int64_t>(queries, 1);
   const int64_t blocks = (queries + block - 1) / block, rows = (queries + blocks - 1) / blocks;

@@ -1,5 +1,6 @@
 // What is decided of kernels: which constants get another order, and that nobody else reads them then; what becomes of
 // contractions and reductions that tile programs do not have; whose programs run in turn.
+#include <array>
 #include <functional>
 
 #include <gtest/gtest.h>
@@ -352,12 +353,16 @@ TEST(Tiling, BlocksOfAttentionOnCpusGrowWithTheQueries) {
     m.node({1, kHeads, queries, kHead}, {}, s), m.output(s.out.buffer);
     const plan::Plan plan = m.plan();
     const AttentionTiling tiling = chooseAttentionTiling(plan, plan.kernels[0], TileTarget());
-    return std::pair(tiling.queries, tiling.keys);
+    return std::array{tiling.queries, tiling.keys, tiling.rows};
   };
-  EXPECT_EQ(tilingOf(256, DType::F32), std::pair(int64_t{128}, int64_t{64}));
-  EXPECT_EQ(tilingOf(255, DType::F32), std::pair(int64_t{64}, int64_t{32}));
-  EXPECT_EQ(tilingOf(63, DType::F32), std::pair(int64_t{32}, int64_t{64}));
-  EXPECT_EQ(tilingOf(256, DType::BF16), std::pair(int64_t{32}, int64_t{64}));
+  EXPECT_EQ(tilingOf(256, DType::F32), (std::array<int64_t, 3>{128, 64, 128}));
+  EXPECT_EQ(tilingOf(255, DType::F32), (std::array<int64_t, 3>{64, 32, 64}));
+  EXPECT_EQ(tilingOf(63, DType::F32), (std::array<int64_t, 3>{32, 64, 32}));
+  EXPECT_EQ(tilingOf(256, DType::BF16), (std::array<int64_t, 3>{32, 64, 32}));
+  // Blocks that are not all full share the queries out, in eights.
+  EXPECT_EQ(tilingOf(197, DType::F32), (std::array<int64_t, 3>{64, 32, 56}));
+  EXPECT_EQ(tilingOf(300, DType::F32), (std::array<int64_t, 3>{128, 64, 104}));
+  EXPECT_EQ(tilingOf(13, DType::F32), (std::array<int64_t, 3>{16, 16, 13}));
 }
 
 TEST(Tiling, ShortColumnsThatArePassedOverTwiceAreHeld) {
