@@ -6,10 +6,10 @@ import torch
 import campaign_coverage
 
 # Random numbers, memory that nobody wrote, what has no one right answer (signs of eigenvectors, which of equal elements), what raises by value, degrees that are a rounded number
-# without its fraction, the bits of a number that is rounded.
+# without its fraction, the bits of a number that is rounded, views that promise that nobody writes (unsafe_split).
 LEFT_OUT = re.compile(r"rand|dropout|bernoulli|poisson\.|binomial|_standard_gamma|_sample_dirichlet|normal|uniform|exponential|cauchy|geometric|multinomial|rrelu|empty|^_?linalg_|^_lu|svd|^qr|geqrf|ormqr|orgqr|lu_|cholesky|inverse|"
                       r"det\.|slogdet|as_strided|resize|pin_memory|requires_grad|_backward|_forward|mode\.|median|kthvalue|argsort|fractional|hash_tensor|to\.|sym_|rnn|gru|lstm|batch_norm|"
-                      r"_flash_|_efficient_|_histogramdd|nonzero|is_nonzero|hist|^view(_copy)?\.dtype|embedding_renorm|triangular_solve|segment_reduce|unpool|poisson_nll|multi.*margin|stft|nll|cross_entropy|one_hot|ctc|put\.|polynomial_\w+\.(default|x_scalar)")
+                      r"_flash_|_efficient_|_histogramdd|nonzero|is_nonzero|hist|^view(_copy)?\.dtype|embedding_renorm|triangular_solve|segment_reduce|unpool|poisson_nll|multi.*margin|stft|nll|cross_entropy|one_hot|ctc|put\.|unsafe_|polynomial_\w+\.(default|x_scalar)")
 # Of several results only the first: the others may choose among equal elements.
 ONLY_FIRST = re.compile(r"^(sort|topk|max|min|cummax|cummin|adaptive_max_pool|max_pool)")
 

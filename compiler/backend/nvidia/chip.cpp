@@ -8,7 +8,7 @@ template <typename... F> constexpr uint32_t features(F... f) { return (static_ca
 constexpr uint32_t kAmpere = features(Feature::CpAsync, Feature::LdMatrix, Feature::MmaBf16, Feature::ReduxInt);
 constexpr uint32_t kAda = kAmpere | features(Feature::MmaF8, Feature::CvtF8);
 constexpr uint32_t kHopper =
-    kAda | features(Feature::AtomicBf16, Feature::AtomicVector, Feature::Clusters, Feature::GridDependency, Feature::BulkCopy);
+    kAda | features(Feature::AtomicBf16, Feature::AtomicVector, Feature::Clusters, Feature::GridDependency, Feature::BulkCopy, Feature::MmaF64);
 
 constexpr Chip kChips[] = {
 #define NESO_CHIP(...) {__VA_ARGS__},

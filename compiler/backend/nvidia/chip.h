@@ -22,6 +22,7 @@ enum class Feature : uint32_t {
   Clusters = 1u << 8,       // thread block clusters (sm_90)
   GridDependency = 1u << 9, // griddepcontrol: a launch that begins before the one before it ends (sm_90)
   Wgmma = 1u << 10,         // wgmma.mma_async (sm_90a alone)
+  MmaF64 = 1u << 12,        // mma.sync m16n8k8 f64 (sm_90); m8n8k4 comes with MmaBf16
   BulkCopy = 1u << 11,      // cp.async.bulk.tensor, mbarriers that count its bytes (sm_90)
 };
 

@@ -18,16 +18,24 @@ struct MmaRow {
   int bits; // of an operand's element
   Feature needs;
   llvm::Intrinsic::ID intrinsic;
-  int k() const { return 256 / bits; }
+  /// Of m8 n8 k4, four of which make one of m16 n8 k8.
+  bool quarters = false;
+  int k() const { return bits == 64 ? 8 : 256 / bits; }
+  /// Elements of one register of an operand: f64 lies as tf32 does, in registers of 64 bits.
+  int perWord() const { return std::max(32 / bits, 1); }
+  /// 32-bit registers of a sum, and of a word of an operand.
+  int registers() const { return std::max(bits / 32, 1); }
 };
 
 namespace {
 
-// Oldest chips first; products of integers are exact in i32, all others are summed in f32.
+// Of one format the best instructions first; products of integers are exact in i32, those of f64 are summed in it, all others in f32.
 constexpr MmaRow kRows[] = {
     {DotFormat::BF16, DotFormat::BF16, 16, Feature::MmaBf16, llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_bf16},
     {DotFormat::F16, DotFormat::F16, 16, Feature::MmaBf16, llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32},
     {DotFormat::TF32, DotFormat::TF32, 32, Feature::MmaBf16, llvm::Intrinsic::nvvm_mma_m16n8k8_row_col_tf32},
+    {DotFormat::F64, DotFormat::F64, 64, Feature::MmaF64, llvm::Intrinsic::nvvm_mma_m16n8k8_row_col_f64},
+    {DotFormat::F64, DotFormat::F64, 64, Feature::MmaBf16, llvm::Intrinsic::nvvm_mma_m8n8k4_row_col_f64, true},
     {DotFormat::S8, DotFormat::S8, 8, Feature::MmaBf16, llvm::Intrinsic::nvvm_mma_m16n8k32_row_col_s8},
     {DotFormat::E4M3, DotFormat::E4M3, 8, Feature::MmaF8, llvm::Intrinsic::nvvm_mma_m16n8k32_row_col_f32_e4m3_e4m3_f32},
     {DotFormat::E4M3, DotFormat::E5M2, 8, Feature::MmaF8, llvm::Intrinsic::nvvm_mma_m16n8k32_row_col_f32_e4m3_e5m2_f32},
@@ -75,16 +83,16 @@ LinearLayout batched(const LinearLayout &matrix, int64_t batch, int64_t batchWar
 void layOut(DotPlan &plan, const Sizes &shape, int warps) {
   const int64_t m = shape[shape.size() - 3], n = shape[shape.size() - 2], k = shape.back();
   plan.accumulator = mmaAccumulator({m, n}, plan.warps);
-  plan.operandA = mmaOperandA({m, k}, plan.warps, plan.row->bits);
-  plan.operandB = mmaOperandB({k, n}, plan.warps, plan.row->bits);
+  plan.operandA = mmaOperandA({m, k}, plan.warps, 32 / plan.row->perWord());
+  plan.operandB = mmaOperandB({k, n}, plan.warps, 32 / plan.row->perWord());
   if (shape.size() != 4) return;
   for (LinearLayout *layout : {&plan.accumulator, &plan.operandA, &plan.operandB})
     *layout = batched(*layout, shape[0], std::min<int64_t>(shape[0], warps));
 }
 
 llvm::Type *packedType(llvm::IRBuilder<> &b, DotFormat format) {
-  return format == DotFormat::F16 ? static_cast<llvm::Type *>(llvm::FixedVectorType::get(b.getHalfTy(), 2))
-                                  : b.getInt32Ty();
+  if (format == DotFormat::F16) return llvm::FixedVectorType::get(b.getHalfTy(), 2);
+  return format == DotFormat::F64 ? b.getDoubleTy() : static_cast<llvm::Type *>(b.getInt32Ty());
 }
 
 /// An operand that does not lie in registers as `wanted` goes through a buffer of its own, from which it is read in
@@ -115,7 +123,7 @@ public:
     }
     Registers values = convertTile(block, std::get<Tile>(operand), wanted).values;
     for (llvm::Value *&value : values) value = toStorage(block.b, value);
-    words_ = toWords(block.b, values);
+    words_ = values[0]->getType()->getPrimitiveSizeInBits() == 64 ? values : toWords(block.b, values);
   }
   llvm::Value *word(int number) { return loader_ ? loader_->word(number) : words_[size_t(number)]; }
 
@@ -137,7 +145,7 @@ public:
   /// ahead: operands are loaded a step ahead.
   MmaEmitter(BlockContext &block, const DotPlan &plan, const DotOperand &a, const DotOperand &b, const Tile &c,
              bool ahead)
-      : block_(block), b_(block.b), plan_(plan), ahead_(ahead), sums_(c.values), perWord_(32 / plan.row->bits),
+      : block_(block), b_(block.b), plan_(plan), ahead_(ahead), sums_(c.values), perWord_(plan.row->perWord()),
         wordsA_(int(plan.operandA.inSize(kRegister)) / perWord_),
         wordsB_(int(plan.operandB.inSize(kRegister)) / perWord_), stepsK_(kSteps()),
         operandA_(block, a, plan.operandA, -1), operandB_(block, b, plan.operandB, nextColumns()) {}
@@ -250,9 +258,19 @@ private:
     llvm::Type *type = packedType(b_, plan_.row->a);
     for (llvm::Value *word : a) arguments.push_back(b_.CreateBitCast(word, type));
     for (llvm::Value *word : b) arguments.push_back(b_.CreateBitCast(word, type));
+    if (plan_.row->quarters) return addQuarters(sums, arguments, firstSum);
     for (int i = 0; i < 4; ++i) arguments.push_back(sums[size_t(firstSum + i)]);
     llvm::Value *result = b_.CreateIntrinsic(plan_.row->intrinsic, arguments);
     for (unsigned i = 0; i < 4; ++i) sums[size_t(firstSum) + i] = b_.CreateExtractValue(result, i);
+  }
+  /// Of m16 n8 k8 by m8 n8 k4: words 0 and 1 of A are its upper and lower rows in the first half of k, 2 and 3 those in the second.
+  void addQuarters(Registers &sums, const Words &words, int firstSum) {
+    for (size_t half = 0; half < 2; ++half)
+      for (size_t rows = 0; rows < 2; ++rows) {
+        llvm::Value **sum = &sums[size_t(firstSum) + 2 * rows];
+        llvm::Value *result = b_.CreateIntrinsic(plan_.row->intrinsic, {words[rows + 2 * half], words[4 + half], sum[0], sum[1]});
+        for (unsigned i = 0; i < 2; ++i) sum[i] = b_.CreateExtractValue(result, i);
+      }
   }
 
   BlockContext &block_;
@@ -272,6 +290,7 @@ std::optional<DotFormat> formatOf(mlir::Type type, DotPrecision precision) {
   if (type.isBF16()) return DotFormat::BF16;
   if (type.isF16()) return DotFormat::F16;
   if (type.isF32() && precision != DotPrecision::Ieee) return DotFormat::TF32;
+  if (type.isF64()) return DotFormat::F64;
   if (type.isInteger(8)) return DotFormat::S8;
   if (llvm::isa<mlir::Float8E4M3FNType>(type)) return DotFormat::E4M3;
   if (llvm::isa<mlir::Float8E5M2Type>(type)) return DotFormat::E5M2;
@@ -279,6 +298,7 @@ std::optional<DotFormat> formatOf(mlir::Type type, DotPrecision precision) {
 }
 
 bool isSummed(DotFormat format, mlir::Type d) {
+  if (format == DotFormat::F64) return d.isF64();
   // Sums in f32 serve results of 16 bits as well; f64 does not go through them.
   return format == DotFormat::S8 ? d.isInteger(32) : d.isF32() || d.isF16() || d.isBF16();
 }
@@ -409,9 +429,9 @@ bool isReadByProductsAlone(ttg::LocalLoadOp load, const Chip &chip, int warps) {
 bool leavesRegisters(const DotPlan &plan) {
   if (plan.kind != DotKind::MmaSync) return false;
   // Sums, and the words of two steps of both operands. More leave the assembler no room: it was slower on H200.
-  const int64_t steps = tensorShape(plan.operandA).back() / plan.row->k(), perWord = 32 / plan.row->bits;
+  const int64_t steps = tensorShape(plan.operandA).back() / plan.row->k(), perWord = plan.row->perWord();
   const int64_t operands = plan.operandA.inSize(kRegister) + plan.operandB.inSize(kRegister);
-  return plan.accumulator.inSize(kRegister) + 2 * operands / (steps * perWord) <= 128;
+  return plan.row->registers() * (plan.accumulator.inSize(kRegister) + 2 * operands / (steps * perWord)) <= 128;
 }
 
 Tile emitDot(BlockContext &block, const DotPlan &plan, const DotOperand &a, const DotOperand &b, const Tile &c) {

@@ -45,13 +45,13 @@ struct DotTypes {
 };
 
 /// Of operands, as instructions of tensor cores name them.
-enum class DotFormat : uint8_t { BF16, F16, TF32, S8, E4M3, E5M2 };
+enum class DotFormat : uint8_t { BF16, F16, TF32, F64, S8, E4M3, E5M2 };
 /// Nothing: no instruction takes them.
 std::optional<DotFormat> formatOf(mlir::Type type, DotPrecision precision);
 /// Whether tensor cores sum products of a format in `d`, or what they sum in serves it.
 bool isSummed(DotFormat format, mlir::Type d);
 
-/// An instruction mma.sync of m16 n8 k with k = 256 / bits.
+/// An instruction mma.sync of m16 n8 k with k = 256 / bits, of f64 8.
 struct MmaRow;
 /// A kind of wgmma: m64 nN k, with k = 256 / bits.
 struct WgmmaRow;

@@ -15,10 +15,11 @@ MatrixLoader::MatrixLoader(BlockContext &block, const SharedTile &from, const Li
   std::optional<LinearLayout> map = whole.invertAndCompose(from.layout);
   NESO_CHECK(map.has_value(), "a shared buffer holds every element");
   map_ = *map;
-  wordBits_ = log2Exact(4 / sharedBytes(from.element));
+  const bool wide = sharedBytes(from.element) > 4;
+  wordBits_ = wide ? 0 : log2Exact(4 / sharedBytes(from.element));
   words_.assign(size_t(map_.inSize(kRegister)) >> wordBits_, nullptr);
   if (!from.synchronised) block.shared.beforeRead(block, from.buffer);
-  bool hasMatrices = block.chip.has(Feature::LdMatrix);
+  bool hasMatrices = block.chip.has(Feature::LdMatrix) && !wide;
   if (hasMatrices && planMatrices(false))
     how_ = How::Matrices;
   else if (hasMatrices && planMatrices(true))
@@ -84,11 +85,12 @@ Tile MatrixLoader::tile() {
   const int count = int(wanted_.inSize(kRegister));
   Registers words;
   for (int i = 0; i < count >> wordBits_; ++i) words.push_back(word(i));
+  if (sharedBytes(from_.element) > 4) return {wanted_, words};
   return {wanted_, fromWords(b_, words, from_.element, count)};
 }
 
 std::optional<Tile> loadMatrices(BlockContext &block, const SharedTile &from, const LinearLayout &wanted) {
-  // Words have 32 bits.
+  // ldmatrix has words of 32 bits.
   if (sharedBytes(from.element) > 4) return std::nullopt;
   MatrixLoader loader(block, from, wanted, -1);
   return loader.hasMatrices() ? std::optional(loader.tile()) : std::nullopt;
@@ -116,6 +118,10 @@ void MatrixLoader::loadMatrices(int number) {
 
 void MatrixLoader::loadElements(int number) {
   llvm::Type *storage = storageType(from_.element);
+  if (sharedBytes(from_.element) > 4) {
+    words_[size_t(number)] = b_.CreateAlignedLoad(storage, addresses_->of(uint64_t(number)), llvm::Align(uint64_t(sharedBytes(from_.element))));
+    return;
+  }
   uint64_t first = uint64_t(number) << wordBits_, low = (uint64_t(1) << wordBits_) - 1;
   // Side by side and aligned: one load.
   bool together = !(addresses_->varying() & low) && !((registerPart(map_, first) ^ from_.flip) & low);

@@ -14,7 +14,7 @@ public:
   /// Waits for the writers. togetherBit: a register bit whose words are needed at the same time as the first ones,
   /// beside the bit just above those inside a word, which is understood; -1: the next bit.
   MatrixLoader(BlockContext &block, const SharedTile &from, const LinearLayout &wanted, int togetherBit);
-  /// Registers number * perWord … of the operand, in one i32.
+  /// Registers number * perWord … of the operand, in one i32; an element that is wider as itself.
   llvm::Value *word(int number);
   /// Whether ldmatrix loads it.
   bool hasMatrices() const { return how_ != How::Elements; }

@@ -85,11 +85,12 @@ static Val swapped(BodyBuilder &b, Expr r, const Step &j, Val p) {
   return where(j.is(OpKind::Eq, b, r), p, where(eq(here, p), j.value(b), here));
 }
 
-static Lu luOf(const Tensor &a0, bool pivoting = true) {
+/// The factors of the first `n` columns of a0; those beside them become L^-1 P of themselves.
+static Lu luOf(const Tensor &a0, int64_t n, bool pivoting = true) {
   Lowering &ctx = a0.ctx();
   Tensor a = a0;
   a.realize();
-  int64_t m = rowsOf(a), n = columnsOf(a);
+  int64_t m = rowsOf(a);
   Lu out;
   for (int64_t j = 0; j < std::min(m, n); ++j) {
     Tensor p, old = a;
@@ -107,7 +108,7 @@ static Lu luOf(const Tensor &a0, bool pivoting = true) {
       p = fullInt(ctx, batchOf(a), DType::I64, j);
     }
     out.pivot.push_back(p);
-    a = numberMatrixOf(ctx, a.dtype(), batchOf(a), m, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+    a = numberMatrixOf(ctx, a.dtype(), batchOf(a), m, a.size(-1), [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
       Val pv = p.at(b, i);
       Expr from = pivoting ? b.indirect(swapped(b, r, step, pv), m, false, false) : r,
            pr = pivoting ? b.indirect(pv, m, false, false) : step.index(b, m), column = step.index(b, n);
@@ -123,6 +124,8 @@ static Lu luOf(const Tensor &a0, bool pivoting = true) {
   out.packed = a;
   return out;
 }
+
+static Lu luOf(const Tensor &a, bool pivoting = true) { return luOf(a, columnsOf(a), pivoting); }
 
 /// Row numbers [..., m] after all changes of places.
 static Tensor permutationOf(const Tensors &pivot, const Tensor &like) {
@@ -292,10 +295,28 @@ static Tensor solveLu(const Tensor &packed, const Tensors &pivot, const Tensor &
   return solveTriangular(lu, solveTriangular(lu, permuted, false, true), true, false);
 }
 
-Tensor solveMatrix(const Tensor &a, const Tensor &b) {
-  Lu lu = luOf(a);
-  return solveLu(lu.packed, lu.pivot, b, false);
+namespace {
+struct Solution {
+  Lu lu; // of a
+  Tensor x;
+};
+} // namespace
+
+/// a x = b.
+static Solution solved(const Tensor &a, const Tensor &b) {
+  const int64_t n = rowsOf(a), last = a.rank() - 1;
+  if (n == 0 || a.dtype() != b.dtype() || batchOf(a) != batchOf(b)) {
+    const Lu lu = luOf(a);
+    return {lu, solveLu(lu.packed, lu.pivot, b, false)};
+  }
+  // The steps that factor a bring b to L^-1 P b beside it.
+  Lu lu = luOf(concat({a, b}, last), n);
+  const Tensor y = slice(lu.packed, last, n, b.size(-1));
+  lu.packed = slice(lu.packed, last, 0, n);
+  return {lu, solveTriangular(lu.packed, y, true, false)};
 }
+
+Tensor solveMatrix(const Tensor &a, const Tensor &b) { return solved(a, b).x; }
 
 /// b is a vector for each matrix when it has one dim, or the dims of a without the last.
 static bool isVector(const Tensor &a, const Tensor &b) {
@@ -313,9 +334,11 @@ static Tensors solveOp(OpCall &o) {
   if (vector) b = unsqueeze(b, b.rank());
   // The factors that are given beside are those of a: X a = b is a^H X^H = b^H then.
   const bool ofA = left || o.node.target == "aten._linalg_solve_ex.default";
-  Lu lu = luOf(ofA ? a : transpose(a, -2, -1));
   if (!left) b = transpose(ofA ? conjugateOf(b) : b, -2, -1);
-  Tensor x = solveLu(lu.packed, lu.pivot, b, ofA && !left);
+  if (!ofA) a = transpose(a, -2, -1);
+  const bool adjoint = ofA && !left;
+  auto [lu, x] = adjoint ? Solution{luOf(a), {}} : solved(a, b);
+  if (adjoint) x = solveLu(lu.packed, lu.pivot, b, true);
   if (!left) x = transpose(ofA ? conjugateOf(x) : x, -2, -1);
   if (vector) x = squeeze(x, x.rank() - 1);
   Tensors out{x};
@@ -633,8 +656,8 @@ static Tensors triangularOp(OpCall &o) {
 static Tensors inverseOp(OpCall &o) {
   Tensor a = o.t(o.has("A") ? "A" : "self");
   if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
-  Lu lu = luOf(a);
-  Tensors out{solveLu(lu.packed, lu.pivot, identityMatrix(a, rowsOf(a), rowsOf(a)), false)};
+  const auto &[lu, x] = solved(a, identityMatrix(a, rowsOf(a), rowsOf(a)));
+  Tensors out{x};
   if (o.outCount() > 1) out.push_back(luInfo(lu));
   return out;
 }

@@ -210,8 +210,9 @@ std::optional<DotTiling> chooseDotTiling(plan::Kernel &kernel, const Facts &fact
   dropWidening(node);
   DType a = node.body.ops[static_cast<size_t>(node.lhs)].dtype, b = node.body.ops[static_cast<size_t>(node.rhs)].dtype;
   bool dottable = a == b && (a == DType::F32 || a == DType::F16 || a == DType::BF16) && node.accType == DType::F32;
-  // A CPU multiplies wide numbers as it does f32.
-  dottable |= !target.threadBlocks && a == b && a == node.accType && (a == DType::F64 || a == DType::I32 || a == DType::I64);
+  dottable |= a == b && a == node.accType && a == DType::F64;
+  // A CPU multiplies wide integers as it does f32.
+  dottable |= !target.threadBlocks && a == b && a == node.accType && (a == DType::I32 || a == DType::I64);
   if (!dottable || kernel.rRanges.empty()) return std::nullopt;
 
   auto classify = [&](DotTiling &c) {

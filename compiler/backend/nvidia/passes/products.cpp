@@ -206,6 +206,8 @@ private:
     RankedTensorType a = tensorOf(dot.getA());
     if (product.types.a != a.getElementType() || a.getRank() != 2 || byWarpGroups(dot)) return;
     const int64_t bits = a.getElementTypeBitWidth(), k = 256 / bits;
+    // Parts are carried in words of 32 bits.
+    if (bits > 32) return;
     const int64_t words = (product.operandA.inSize(kRegister) + product.operandB.inSize(kRegister)) * bits / 32;
     // An address of 64 bits for each copy of 16 bytes.
     int64_t addresses = 0;

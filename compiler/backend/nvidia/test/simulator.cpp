@@ -669,6 +669,7 @@ private:
   /// and columns w q + 0 … w-1, + K/2 when r & 2; B register r has column g and rows w q + …, + K/2 when r & 1;
   /// accumulator c has row g + 8 (c >> 1) and column 2 q + (c & 1).
   void mma(llvm::CallInst &call, const std::string &name) {
+    if (name.find(".f64") != std::string::npos) return mmaF64(call, name.find("m8n8k4") != std::string::npos);
     std::string kind = name.find("bf16") != std::string::npos   ? "bf16"
                        : name.find("tf32") != std::string::npos ? "tf32"
                        : name.find("e4m3") != std::string::npos ? "e4m3"
@@ -707,6 +708,34 @@ private:
           double sum = integer ? double(int32_t(start[0])) : double(std::bit_cast<float>(uint32_t(start[0])));
           for (int i = 0; i < k; ++i) sum += a[size_t(row * k + i)] * b[size_t(column * k + i)];
           result.push_back(integer ? uint64_t(uint32_t(int32_t(sum))) : std::bit_cast<uint32_t>(float(sum)));
+        }
+        value(warp + lane, &call) = result;
+      }
+      ++outcome_.mmas;
+    }
+  }
+
+  /// m16n8k8 of f64: A register r has row g + 8 (r & 1) and column q + 4 (r >> 1), B register r row q + 4 r and column g, accumulator c row g + 8 (c >> 1)
+  /// and column 2 q + (c & 1). m8n8k4 has the first of each, and two accumulators.
+  void mmaF64(llvm::CallInst &call, bool small) {
+    const unsigned inA = small ? 1 : 4, inB = small ? 1 : 2, sums = small ? 2 : 4;
+    const size_t k = small ? 4 : 8;
+    for (size_t first = 0; first < active_.size(); first += 32) {
+      const int warp = active_[first];
+      std::vector<double> a(16 * k), b(8 * k);
+      auto number = [&](int lane, unsigned i) { return std::bit_cast<double>(get(warp + lane, call.getArgOperand(i))[0]); };
+      for (int lane = 0; lane < 32; ++lane) {
+        const size_t g = size_t(lane / 4), q = size_t(lane % 4);
+        for (unsigned r = 0; r < inA; ++r) a[(g + 8 * (r & 1)) * k + q + 4 * (r >> 1)] = number(lane, r);
+        for (unsigned r = 0; r < inB; ++r) b[g * k + q + 4 * r] = number(lane, inA + r);
+      }
+      for (int lane = 0; lane < 32; ++lane) {
+        Bits result;
+        for (unsigned c = 0; c < sums; ++c) {
+          const size_t row = size_t(lane / 4) + 8 * (c >> 1), column = 2 * size_t(lane % 4) + (c & 1);
+          double sum = number(lane, inA + inB + c);
+          for (size_t i = 0; i < k; ++i) sum += a[row * k + i] * b[column * k + i];
+          result.push_back(std::bit_cast<uint64_t>(sum));
         }
         value(warp + lane, &call) = result;
       }
