@@ -184,14 +184,17 @@ class Random:
             return
         x = r.choice(fit)
         depth, width = values[x].shape[-1], r.choice([4, 8, 16, 24])
+        images = values[x].dim() in (3, 4) and values[x].shape[-3] and r.randrange(3) == 0
         product, ordered = r.choice([("F.linear({x}, self.{w})", "{n}, {k}"), ("F.linear({x}, self.{w}, self.{w}b)", "{n}, {k}"), ("{x} @ self.{w}", "{k}, {n}"), ("torch.einsum('...i,ji->...j', {x}, self.{w})", "{n}, {k}")])
         readers = ["{y}.softmax(-1)", "{y}.cumsum(-1)", "{y}.sum(-1, keepdim=True)", "{y}.flip(-1).softmax(-1)", "{y}.roll(1, -1).cumsum(-1)", "F.pad({y}, (1, 0))", "{y}[..., 1:].amax(-1)", "F.relu({y})", "{y} * 0.5", "{y}.reshape(-1).cumsum(0)", "{y}.unflatten(-1, (2, -1)).transpose(-2, -1).softmax(-2)",
                    "F.scaled_dot_product_attention({y}, {y}, {y})"]
+        if images:
+            depth, product, ordered = values[x].shape[-3], f"F.conv2d({{x}}, self.{{w}}, self.{{w}}b, padding={r.choice([1, 1, 0, (2, 1)])})", "{n}, {k}, 3, 3"
         made = []
         for k in range(r.randrange(2, 5)):
             columns = r.choice([width, width, width, 2 * width, 7])
             for name, shape in ((f"f{k}", ordered.format(n=columns, k=depth)), (f"f{k}b", str(columns))):
-                self.init.append(f"self.{name} = nn.Parameter((torch.randn({shape}) * 0.5).to({values[x].dtype}))")
+                self.init.append(f"self.{name} = nn.Parameter((torch.randn({shape}) * {0.1 if images else 0.5}).to({values[x].dtype}))")
                 exec(self.init[-1].replace("self.", "module.", 1), {"torch": torch, "nn": nn, "module": env["self"]})
             made.append(product.format(x=x, w=f"f{k}"))
         lines = [f"y{k} = {text}" for k, text in enumerate(made)]

@@ -76,7 +76,8 @@ public:
 
     // Every value gets its formula; views become index arithmetic. Unsupported operators are reported here, all at
     // once.
-    Result<loops::Program> program = lower::lowerGraph(model, sink_, {options_.updatable, settings_.keepOrder, settings_.int4Packing});
+    const lower::Winograd winograd = settings_.winograd.value_or(targets_.best().caps.threadBlocks ? lower::Winograd::Never : lower::Winograd::WherePays);
+    Result<loops::Program> program = lower::lowerGraph(model, sink_, {options_.updatable, settings_.keepOrder, settings_.int4Packing, winograd});
     if (!program) return program.takeError();
     mark("lower to loops");
     return compileLoops(std::move(*program));

@@ -15,11 +15,13 @@ constexpr std::pair<std::string_view, TileTarget::Library> kLibrary[] = {
     {"auto", TileTarget::Library::Auto}, {"always", TileTarget::Library::Always}, {"never", TileTarget::Library::Never}};
 constexpr std::pair<std::string_view, schedule::Siblings> kJoin[] = {
     {"auto", schedule::Siblings::WherePays}, {"always", schedule::Siblings::Together}, {"never", schedule::Siblings::Apart}};
+constexpr std::pair<std::string_view, lower::Winograd> kWinograd[] = {
+    {"auto", lower::Winograd::WherePays}, {"never", lower::Winograd::Never}, {"always", lower::Winograd::Always}};
 constexpr std::pair<std::string_view, BoxForms> kBoxForms[] = {{"auto", BoxForms::Faster}, {"always", BoxForms::All}, {"never", BoxForms::None}, {"fed", BoxForms::Fed}};
 
 std::string known() {
   return "assembler=PATH or none, f32-products=" + choice(kF32Products) + ", library=" + choice(kLibrary) +
-         ", fuse-user-kernels=on or off, pack=on or off, join=" + choice(kJoin) + ", boxes=" + choice(kBoxForms) + ", weight-order=best or model, int4-packing=" + choice(graph::kInt4Packings);
+         ", fuse-user-kernels=on or off, pack=on or off, join=" + choice(kJoin) + ", boxes=" + choice(kBoxForms) + ", winograd=" + choice(kWinograd) + ", weight-order=best or model, int4-packing=" + choice(graph::kInt4Packings);
 }
 
 /// Kinds of targets whose programs are run by blocks of threads: most options are about those.
@@ -48,6 +50,10 @@ Result<Settings> parseSettings(const std::vector<std::pair<std::string, std::str
     } else if (key == "fuse-user-kernels") {
       good = value == "on" || value == "off", ofBlocks = false;
       out.fuseUserKernels = value == "on";
+    } else if (key == "winograd") {
+      // Measured on CPUs alone.
+      good = (out.winograd = named(kWinograd, value)).has_value(), ofBlocks = false;
+      if (value == "auto") out.winograd.reset();
     } else if (key == "weight-order") {
       good = value == "best" || value == "model", ofBlocks = false;
       out.keepOrder = value == "model";

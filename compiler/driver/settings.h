@@ -8,6 +8,7 @@
 #include "base/diagnostics.h"
 #include "driver/target.h"
 #include "ir/graph/graph.h"
+#include "lower/graph_to_loops/lower.h"
 #include "lower/schedule/schedule.h"
 
 namespace neso {
@@ -21,6 +22,7 @@ struct Settings {
   std::optional<schedule::Siblings> join;       // when products that share an operand become one
   bool pack = true;                             // small kernels that do not need each other share a launch on a GPU
   BoxForms boxes = BoxForms::Faster;            // products whose tiles a GPU copies itself
+  std::optional<lower::Winograd> winograd;      // when convolutions of 3 x 3 take fewer multiplications
   bool keepOrder = false;                       // weights stay in the model's order, products that share an operand apart
   graph::Int4Packing int4Packing = graph::Int4Packing::Unknown; // in place of what the model says
 };

@@ -3,10 +3,12 @@
 //
 // Results lie in memory channels-last, whatever the model says of strides: the channel is the innermost loop of the
 // product. A depthwise convolution has nothing to share between its outputs and becomes a plain reduction.
+#include <algorithm>
 #include <cmath>
 
 #include "base/rules.h"
 #include "lower/graph_to_loops/op_call.h"
+#include "lower/graph_to_loops/winograd.h"
 
 namespace neso::lower {
 
@@ -87,6 +89,10 @@ struct Convolution {
   bool phases = hasPhases(c, kernel);
   DType acc = accumulateType(t), value = computeType(t);
 
+  bool isPlain3x3() const {
+    auto all = [&](const Sizes &sizes, int64_t n) { return std::all_of(sizes.begin(), sizes.end(), [n](Expr e) { return e.isConst(n); }); };
+    return spatial == 2 && !c.transposed && groups.isConst(1) && all(kernel, 3) && all(c.stride, 1) && all(c.dilation, 1) && t == DType::F32 && out == DType::F32;
+  }
   bool isDepthwise() const { return inPer.isConst(1) && (outPer.isConst(1) || !groups.isConst(1)); }
   /// For a depthwise convolution, whose lanes are channels: the weights of one kernel position lie side by side.
   void putChannelsInnermost() {
@@ -311,6 +317,8 @@ static Tensor convolve(Lowering &ctx, Tensor x, Tensor w, const Tensor &bias, co
   if (!w.asStrided()) w.realize();
   x = withChannelsInnermost(ctx, x, w, c);
   Convolution conv{ctx, x, w, bias, c, outSizes, out, t};
+  if (conv.isPlain3x3())
+    if (std::optional<Tensor> y = convolveByWinograd(ctx, x, w, bias, c.padding, outSizes)) return *y;
   const bool depthwise = conv.isDepthwise();
   if (depthwise && !c.transposed) conv.putChannelsInnermost();
   return depthwise ? conv.depthwise() : conv.phases ? conv.byPhases() : conv.byProduct();

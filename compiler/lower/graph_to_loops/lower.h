@@ -26,6 +26,9 @@
 
 namespace neso::lower {
 
+/// When convolutions of 3 x 3 are computed by fewer multiplications, with larger weights (winograd.h).
+enum class Winograd : uint8_t { Never, WherePays, Always };
+
 struct LowerOptions {
   /// Every weight can be given another value later: nothing is computed from them now.
   bool updatable = false;
@@ -33,6 +36,7 @@ struct LowerOptions {
   bool keepOrder = false;
   /// In place of what the model says.
   graph::Int4Packing int4Packing = graph::Int4Packing::Unknown;
+  Winograd winograd = Winograd::Never;
 };
 
 Result<loops::Program> lowerGraph(const graph::Model &model, DiagnosticSink &sink, const LowerOptions &options = {});

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ir/graph/graph.h"
+#include "lower/graph_to_loops/lower.h"
 #include "lower/graph_to_loops/tensor.h"
 
 namespace neso::lower {
@@ -41,6 +42,7 @@ public:
   bool folds = true;
   /// Whether weights may be put into another order of elements.
   bool reorders = true;
+  Winograd winograd = Winograd::Never;
   graph::Int4Packing int4Packing = graph::Int4Packing::Unknown;
 
   /// Refuses the operator being lowered where its elements are built, as OpCall::fail() does where it is called.
