@@ -81,8 +81,8 @@ class Operators:
             text = first if kind == "Tensor" and not words else self.argument(kind, tensors, rank)
             if text is None:
                 return None
-            # What is dropped is drawn, and the values are not unique.
-            text = {"dropout_p": "0.0", "assume_unique": "False"}.get(a.name, text)
+            # What is dropped is drawn, the values are not unique, and what is not sorted stands in no order that anybody promises.
+            text = {"dropout_p": "0.0", "assume_unique": "False", "sorted": "True"}.get(a.name, text)
             words.append(f"{a.name}={text}" if a.kwarg_only or number != len(words) else text)
         words = [sorted_first(name, number, word) for number, word in enumerate(words)]
         text = f"torch.ops.aten.{name}({', '.join(words)})"

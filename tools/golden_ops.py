@@ -191,6 +191,7 @@ def normalisation():
         c("layer_norm_dynamic", lambda x, w, b: F.layer_norm(x, (20,), w, b), "f32 3x20", "f32 20", "f32 20",
           more=[["f32 1x20", "f32 20", "f32 20"], ["f32 0x20", "f32 20", "f32 20"]], dynamic=({0: B}, None, None)),
         c("softmax_dynamic", lambda x: x.softmax(-1), "f32 3x9", more=[["f32 1x1"], ["f32 7x301"]], dynamic=({0: B, 1: N},)),
+        c("norms_of_no_dims", lambda x: tuple(torch.norm_except_dim(torch.where(x > 0, x, 0 * x), p, 0) for p in (0, 1, 3)), "f32 7"),
         c("weight_norm_of_rows", lambda x, g: (torch._weight_norm(x, g), torch._weight_norm(x[0], x[1]), torch.norm_except_dim(x[0], 2, 0)), "f32 4x6", "f32 4x1"),
         c("weight_norm_along", lambda v, g: (torch._weight_norm(v, g[None, None, :2], 2), torch._weight_norm(v, g[0], -1), torch._weight_norm(v, g[:2], -1), torch._weight_norm(v, g[None, :3, None], 1)), "f32 4x3x2", "f32 4"),
     ]
@@ -241,6 +242,7 @@ def losses():
         c("huber", F.huber_loss, "f32 9", "f32 9"), c("smooth_l1", lambda x, y: F.smooth_l1_loss(x, y, reduction="none"), "f32 9", "f32 9"), c("bce_logits", F.binary_cross_entropy_with_logits, "f32 9", "f32 9 >0"),
         c("kl_div", lambda x, y: F.kl_div(x, y, reduction="batchmean"), "f32 3x4", "f32 3x4 >0"),
         c("hinge_embedding_of_types", lambda x, y: (F.hinge_embedding_loss(x, y.sign(), reduction="none"), F.hinge_embedding_loss(x.sum(), y), F.hinge_embedding_loss(y, x.sign(), margin=0.5)), "bf16 7", "f32 7"),
+        c("hinge_embedding_of_bools", lambda x, m: (F.hinge_embedding_loss(x, m, reduction="none"), F.hinge_embedding_loss(x, m.all())), "f32 7", "bool 7"),
         c("losses_of_integers", lambda x, i, u: (F.margin_ranking_loss(x, u, u, margin=0.5), F.margin_ranking_loss(i, u, u, reduction="none"), F.hinge_embedding_loss(u, i.sign(), margin=2.5, reduction="none"), F.hinge_embedding_loss(u, i.sign(), reduction="sum"), F.l1_loss(i, u, reduction="none"), F.l1_loss(u, u + 3, reduction="sum")), "f32 4x7", "i64 4x7", "u8 4x7"),
     ]
 

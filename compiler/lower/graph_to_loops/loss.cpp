@@ -311,7 +311,9 @@ static void addClassificationLosses(OpTable &t) {
   t.add("hinge_embedding_loss.default", [](OpCall &o) {
     double margin = o.number("margin", 1);
     // The target is asked for two values and says nothing of the type; the margin becomes one of the input's type, in which all is computed.
-    Tensor x = o.t("self"), y = o.t("target"), ys[] = {y};
+    Tensor x = o.t("self"), y = o.t("target");
+    if (y.dtype() == DType::Bool) y = cast(y, DType::I64); // -1 is no bool
+    const Tensor ys[] = {y};
     auto is = [&](double value) { return pointwise(ys, y.dtype(), DType::Bool, [value](std::span<const Val> v) { return eq(v[0], value); }); };
     Tensor xs[] = {x, is(1), is(-1)};
     const double m = isFloat(x.dtype()) ? margin : std::trunc(margin);

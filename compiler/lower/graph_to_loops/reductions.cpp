@@ -154,7 +154,7 @@ Tensor normExceptDim(const Tensor &x, double p, int64_t keep, DType out) {
   for (int64_t d = 0; d < x.rank(); ++d)
     if (d != (keep < 0 ? keep + x.rank() : keep)) over.push_back(d);
   // No dims would mean all of them.
-  if (over.empty()) return cast(map(x, [](Val v) { return un(OpKind::Abs, v); }), out);
+  if (over.empty()) return cast(map(x, [p](Val v) { return p == 0 ? where(ne(v, 0.0), num(v, 1), num(v, 0)) : un(OpKind::Abs, v); }), out);
   return vectorNorm(x, p, over, true, out);
 }
 
