@@ -8,6 +8,8 @@ namespace neso_rt {
 namespace {
 // Work below this many nanoseconds is not worth waking another thread for.
 constexpr double kWorthSharingNs = 5000;
+// What one more thread costs all others, in nanoseconds: of work W as many take part as make W / n + n times this least.
+constexpr double kThreadNs = 100;
 // Pieces per thread: enough to even out programs of unequal cost, few enough that the counters are not contended.
 constexpr uint64_t kPiecesPerThread = 4;
 // Runs that measure a launch before its cost is taken as known.
@@ -54,6 +56,13 @@ void work(void *data, int worker) {
       j->measured += end - begin;
     }
   }
+}
+
+/// Threads for work of so many nanoseconds, at least 2 and at most `most`.
+uint64_t worth(double work_ns, uint64_t most) {
+  uint64_t n = 2;
+  while (n < most && double(n) * double(n) * kThreadNs < work_ns) ++n;
+  return n;
 }
 
 void learn(launch_cost *cost, double ns, uint64_t programs) {
@@ -103,6 +112,7 @@ neso_status cpu_executor::launch(neso_cpu_kernel_fn function, const char *name, 
   if (serial || workers == 1 || (known && double(total) * cost->program_ns < kWorthSharingNs)) {
     function(args, grid, 0, total, &envs_[0]);
   } else {
+    if (known) workers = worth(double(total) * cost->program_ns, workers);
     uint64_t piece = total / (workers * kPiecesPerThread);
     job j{function, args, grid, total, piece ? piece : 1, int(workers), shares_.data(), envs_.data(), !known};
     for (int i = 0; i < int(workers); ++i) shares_[size_t(i)].next.store(j.first(i), std::memory_order_relaxed);

@@ -21,11 +21,22 @@ void pause_cpu() {
   __builtin_ia32_pause();
 #endif
 }
-void futex_wait(std::atomic<uint32_t> *word, uint32_t seen) {
-  syscall(SYS_futex, reinterpret_cast<uint32_t *>(word), FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
+void futex_wait(std::atomic<uint32_t> *word, uint32_t seen, uint32_t groups) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t *>(word), FUTEX_WAIT_BITSET_PRIVATE, seen, nullptr, nullptr, groups);
 }
-void futex_wake_all(std::atomic<uint32_t> *word) {
-  syscall(SYS_futex, reinterpret_cast<uint32_t *>(word), FUTEX_WAKE_PRIVATE, 0x7fffffff, nullptr, nullptr, 0);
+void futex_wake(std::atomic<uint32_t> *word, uint32_t groups) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t *>(word), FUTEX_WAKE_BITSET_PRIVATE, 0x7fffffff, nullptr, nullptr, groups);
+}
+
+// Of state_: workers wanted from bit 16, closed in bit 15, workers at it below.
+constexpr int kNumberShift = 32, kWantedShift = 16, kMostThreads = 1 << 14;
+constexpr uint64_t kClosed = 1 << 15, kAtIt = kClosed - 1;
+int wanted(uint64_t state) { return int(state >> kWantedShift & 0xffff); }
+
+int group_of(int worker) {
+  int g = 0;
+  while (worker >> (g + 1)) ++g;
+  return g;
 }
 } // namespace
 
@@ -40,6 +51,7 @@ neso_status pool::start(int threads) {
   if (threads <= 1) return NESO_OK;
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, [] { pthread_atfork(nullptr, nullptr, [] { ++forks; }); });
+  if (threads > kMostThreads) threads = kMostThreads;
   NESO_TRY(workers_.resize(size_t(threads - 1)));
   start_workers();
   return NESO_OK;
@@ -48,10 +60,10 @@ neso_status pool::start(int threads) {
 void pool::start_workers() {
   born_ = forks;
   count_ = 0;
-  epoch_ = 0;
+  state_ = kClosed;
+  number_ = 0;
   stop_ = false;
-  sleepers_ = 0;
-  pending_ = 0;
+  for (std::atomic<int> &n : sleepers_) n = 0;
   for (size_t i = 0; i < workers_.size(); ++i) {
     workers_[i].owner = this;
     workers_[i].index = int(i) + 1;
@@ -64,8 +76,8 @@ pool::~pool() {
   // The parent process joins its threads.
   if (count_ == 0 || born_ != forks) return;
   stop_.store(true);
-  epoch_.fetch_add(1);
-  futex_wake_all(&epoch_);
+  number_.fetch_add(1);
+  futex_wake(&number_, ~0u);
   for (int i = 0; i < count_; ++i) pthread_join(workers_[i].thread, nullptr);
 }
 
@@ -76,22 +88,29 @@ void *pool::enter(void *w) {
 }
 
 void pool::serve(int index) {
+  const int group = group_of(index);
   uint32_t seen = 0;
   for (;;) {
     double deadline = now_ms() + kSpinMs;
-    while (epoch_.load(std::memory_order_acquire) == seen) {
-      for (int i = 0; i < kPausesPerLook && epoch_.load(std::memory_order_relaxed) == seen; ++i) pause_cpu();
+    while (number_.load(std::memory_order_acquire) == seen) {
+      for (int i = 0; i < kPausesPerLook && number_.load(std::memory_order_relaxed) == seen; ++i) pause_cpu();
       if (now_ms() < deadline) continue;
-      // sleepers_ rises before the epoch is looked at again: run() advances the epoch first and then asks for sleepers,
+      // sleepers_ rises before the number is looked at again: run() advances the number first and then asks for sleepers,
       // so that one of the two always sees the other.
-      sleepers_.fetch_add(1);
-      while (epoch_.load() == seen) futex_wait(&epoch_, seen);
-      sleepers_.fetch_sub(1);
+      sleepers_[group].fetch_add(1);
+      while (number_.load() == seen) futex_wait(&number_, seen, 1u << group);
+      sleepers_[group].fetch_sub(1);
     }
-    seen = epoch_.load(std::memory_order_acquire);
+    seen = number_.load(std::memory_order_acquire);
     if (stop_.load()) return;
-    if (index < wanted_) body_(data_, index);
-    pending_.fetch_sub(1, std::memory_order_release);
+    // Who is at a job is waited for; a job that has closed, or given way to another one, is over.
+    uint64_t state = state_.load(std::memory_order_acquire);
+    while (state >> kNumberShift == seen && !(state & kClosed) && index < wanted(state))
+      if (state_.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel)) {
+        body_(data_, index);
+        state_.fetch_sub(1, std::memory_order_release);
+        break;
+      }
   }
 }
 
@@ -104,13 +123,17 @@ void pool::run(int n, void (*body)(void *data, int i), void *data) {
   }
   body_ = body;
   data_ = data;
-  wanted_ = n;
-  pending_.store(count_, std::memory_order_relaxed);
-  epoch_.fetch_add(1);
-  if (sleepers_.load() > 0) futex_wake_all(&epoch_);
+  const uint32_t number = number_.load(std::memory_order_relaxed) + 1;
+  state_.store(uint64_t(number) << kNumberShift | uint64_t(n) << kWantedShift, std::memory_order_release);
+  number_.store(number);
+  uint32_t asleep = 0;
+  for (int g = 0; g < kGroups && 1 << g < n; ++g)
+    if (sleepers_[g].load() > 0) asleep |= 1u << g;
+  if (asleep) futex_wake(&number_, asleep);
   body(data, 0);
-  // The others run the same kind of work as this thread: they end within about the same time.
-  for (int spins = 0; pending_.load(std::memory_order_acquire) != 0; ++spins) {
+  state_.fetch_or(kClosed, std::memory_order_acq_rel);
+  // What is left is the last piece of each that began.
+  for (int spins = 0; (state_.load(std::memory_order_acquire) & kAtIt) != 0; ++spins) {
     pause_cpu();
     if (spins > 4096) sched_yield();
   }

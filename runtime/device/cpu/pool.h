@@ -19,7 +19,8 @@ public:
   neso_status start(int threads);
   ~pool();
   int threads() const { return count_ + 1; }
-  /// body(data, i) for i in [0, n), n <= threads(); returns when all are done.
+  /// body(data, 0) here and body(data, i) of i < n, n <= threads(), on other threads, as far as these come before body(data, 0) ends: it has to leave nothing
+  /// undone then. So a thread that the system does not run holds nobody up. Returns when all that began have ended.
   void run(int n, void (*body)(void *data, int i), void *data);
 
 private:
@@ -35,14 +36,15 @@ private:
   array<worker> workers_;
   int count_ = 0;
   unsigned born_ = 0; // which process of a line of forks the threads belong to
-  // The job: written by run() before it advances the epoch.
+  // The job: written by run() before it opens it.
   void (*body_)(void *, int) = nullptr;
   void *data_ = nullptr;
-  int wanted_ = 0;
-  alignas(64) std::atomic<uint32_t> epoch_{0}; // advances once a job
+  // Number of the job in the upper half, then how many workers it wants, whether it is closed, and how many are at it (pool.cpp).
+  alignas(64) std::atomic<uint64_t> state_{0};
+  alignas(64) std::atomic<uint32_t> number_{0}; // of the newest job: what idle workers look at
   std::atomic<bool> stop_{false};
-  std::atomic<int> sleepers_{0};
-  alignas(64) std::atomic<int> pending_{0}; // workers that have not finished the current job
+  static constexpr int kGroups = 15;
+  std::atomic<int> sleepers_[kGroups] = {}; // of the workers from 2^g up to the next power
 };
 
 /// Cores that this process may run on.
