@@ -47,7 +47,6 @@ const std::map<std::string, const char *> kExcuses = {
     {"arith.xori, operand 0 another slot", kSameNumber},
     {"arith.xori, operand 1 another slot", kSameNumber},
     {"placed.convert_layout, placed.shared one another", kFree},
-    {"placed.convert_layout, placed.waits turned round", kSet},
     {"placed.fence_async, behind ttg.barriers", kOrder},
     {"placed.wait_products, pending less", kMoreWaits},
     {"scf.for, placed.words one less", kUnpacked},
