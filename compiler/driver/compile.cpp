@@ -76,7 +76,9 @@ public:
 
     // Every value gets its formula; views become index arithmetic. Unsupported operators are reported here, all at
     // once.
-    const lower::Winograd winograd = settings_.winograd.value_or(targets_.best().caps.threadBlocks ? lower::Winograd::Never : lower::Winograd::WherePays);
+    // A file of weights that several packages share is to hold them, not what each computes from them.
+    const bool own = options_.weights.kind == WeightPlace::Package;
+    const lower::Winograd winograd = settings_.winograd.value_or(own && !targets_.best().caps.threadBlocks ? lower::Winograd::WherePays : lower::Winograd::Never);
     Result<loops::Program> program = lower::lowerGraph(model, sink_, {options_.updatable, settings_.keepOrder, settings_.int4Packing, winograd});
     if (!program) return program.takeError();
     mark("lower to loops");
