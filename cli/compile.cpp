@@ -129,7 +129,7 @@ void declareCompile(const Verb &parent) {
               "boxes=auto (default: products whose blocks it was measured to be faster for are made once more in code "
               "that has sm_90 copy their tiles itself, for launches whose tensors the driver can describe; loops of attention are fed by warps of their own), never, always, or fed: all so; "
               "winograd=auto (default on CPUs: convolutions of 3 x 3 in f32 take fewer multiplications where that takes less time; their weights take 16/9 of the memory, "
-              "their error is up to twice as large), never or always; "
+              "their error is about twice as large), never or always; "
               "weight-order=best (default: weights are put into the order in which products read them) or model (they stay as the model has them, so that a "
               "caller's memory can be read where it lies, NESO_WEIGHTS_BORROW), "
               "int4-packing=avx2, avx512 or default: how a model's weights of four bits are packed for CPUs, which only the machine that packed them knows "

@@ -76,10 +76,7 @@ public:
 
     // Every value gets its formula; views become index arithmetic. Unsupported operators are reported here, all at
     // once.
-    // A file of weights that several packages share is to hold them, not what each computes from them.
-    const bool own = options_.weights.kind == WeightPlace::Package;
-    const lower::Winograd winograd = settings_.winograd.value_or(own && !targets_.best().caps.threadBlocks ? lower::Winograd::WherePays : lower::Winograd::Never);
-    Result<loops::Program> program = lower::lowerGraph(model, sink_, {options_.updatable, settings_.keepOrder, settings_.int4Packing, winograd});
+    Result<loops::Program> program = lower::lowerGraph(model, sink_, {options_.updatable, settings_.keepOrder, settings_.int4Packing, winograd()});
     if (!program) return program.takeError();
     mark("lower to loops");
     return compileLoops(std::move(*program));
@@ -292,6 +289,12 @@ private:
     if (!settings_.pack) options.packedBytes = 0;
     options.split.siblings = settings_.keepOrder ? schedule::Siblings::Apart : settings_.join.value_or(options.split.siblings);
     return options;
+  }
+
+  /// Measured to pay on CPUs. A file of weights that several packages share is to hold them, not what each computes from them.
+  lower::Winograd winograd() const {
+    const bool pays = options_.weights.kind == WeightPlace::Package && !targets_.best().caps.threadBlocks;
+    return settings_.winograd.value_or(pays ? lower::Winograd::WherePays : lower::Winograd::Never);
   }
 
 public:

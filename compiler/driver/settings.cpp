@@ -51,7 +51,6 @@ Result<Settings> parseSettings(const std::vector<std::pair<std::string, std::str
       good = value == "on" || value == "off", ofBlocks = false;
       out.fuseUserKernels = value == "on";
     } else if (key == "winograd") {
-      // Measured on CPUs alone.
       good = (out.winograd = named(kWinograd, value)).has_value(), ofBlocks = false;
       if (value == "auto") out.winograd.reset();
     } else if (key == "weight-order") {

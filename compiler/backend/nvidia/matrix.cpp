@@ -15,11 +15,10 @@ MatrixLoader::MatrixLoader(BlockContext &block, const SharedTile &from, const Li
   std::optional<LinearLayout> map = whole.invertAndCompose(from.layout);
   NESO_CHECK(map.has_value(), "a shared buffer holds every element");
   map_ = *map;
-  const bool wide = sharedBytes(from.element) > 4;
-  wordBits_ = wide ? 0 : log2Exact(4 / sharedBytes(from.element));
+  wordBits_ = isWide() ? 0 : log2Exact(4 / sharedBytes(from.element));
   words_.assign(size_t(map_.inSize(kRegister)) >> wordBits_, nullptr);
   if (!from.synchronised) block.shared.beforeRead(block, from.buffer);
-  bool hasMatrices = block.chip.has(Feature::LdMatrix) && !wide;
+  bool hasMatrices = block.chip.has(Feature::LdMatrix) && !isWide();
   if (hasMatrices && planMatrices(false))
     how_ = How::Matrices;
   else if (hasMatrices && planMatrices(true))
@@ -85,7 +84,7 @@ Tile MatrixLoader::tile() {
   const int count = int(wanted_.inSize(kRegister));
   Registers words;
   for (int i = 0; i < count >> wordBits_; ++i) words.push_back(word(i));
-  if (sharedBytes(from_.element) > 4) return {wanted_, words};
+  if (isWide()) return {wanted_, words};
   return {wanted_, fromWords(b_, words, from_.element, count)};
 }
 
@@ -118,7 +117,7 @@ void MatrixLoader::loadMatrices(int number) {
 
 void MatrixLoader::loadElements(int number) {
   llvm::Type *storage = storageType(from_.element);
-  if (sharedBytes(from_.element) > 4) {
+  if (isWide()) {
     words_[size_t(number)] = b_.CreateAlignedLoad(storage, addresses_->of(uint64_t(number)), llvm::Align(uint64_t(sharedBytes(from_.element))));
     return;
   }

@@ -22,6 +22,8 @@ public:
   Tile tile();
 
 private:
+  /// An element is more than a word.
+  bool isWide() const { return sharedBytes(from_.element) > 4; }
   bool planMatrices(bool transposed);
   void loadMatrices(int number);
   void loadElements(int number);

@@ -17,7 +17,7 @@ constexpr int64_t kLeastOutputs = 100;
 /// what both transforms hold in a cache, 56 x 56 of 64 channels (32) gain a tenth, 28 x 28 of 128 (64) a third, 96 x 32 (24) nothing; behind it, 64 x 64 of 128 nothing.
 constexpr int64_t kLeastInCache = 28, kLeastBehind = 72, kCachedBytes = 8 << 20;
 
-/// A constant [O, I, 3, 3] of the model, as it lies in memory.
+/// A constant [O, I, 3, 3] of the model, as it lies in memory. (Lowering::fold interprets, of which a large layer would take seconds, and does not let constants grow.)
 class Weights {
 public:
   static std::optional<Weights> of(Lowering &ctx, const Tensor &w) {

@@ -652,6 +652,7 @@ private:
   }
 
   static double element(uint64_t bits, const std::string &kind) {
+    if (kind == "f64") return std::bit_cast<double>(bits);
     if (kind == "bf16") return double(std::bit_cast<float>(uint32_t(bits) << 16));
     if (kind == "tf32") return double(std::bit_cast<float>(uint32_t(bits) & 0xffffe000u));
     if (kind == "s8") return double(int8_t(bits));
@@ -667,75 +668,50 @@ private:
 
   /// m16n8kK. With g = lane / 4 and q = lane % 4, and w elements a 32-bit register: A register r has row g + 8 (r & 1)
   /// and columns w q + 0 … w-1, + K/2 when r & 2; B register r has column g and rows w q + …, + K/2 when r & 1;
-  /// accumulator c has row g + 8 (c >> 1) and column 2 q + (c & 1).
+  /// accumulator c has row g + 8 (c >> 1) and column 2 q + (c & 1). An element of f64 is a register by itself, and k is 8;
+  /// m8n8k4 has the first register of each operand and the first two accumulators.
   void mma(llvm::CallInst &call, const std::string &name) {
-    if (name.find(".f64") != std::string::npos) return mmaF64(call, name.find("m8n8k4") != std::string::npos);
     std::string kind = name.find("bf16") != std::string::npos   ? "bf16"
                        : name.find("tf32") != std::string::npos ? "tf32"
                        : name.find("e4m3") != std::string::npos ? "e4m3"
                        : name.find("e5m2") != std::string::npos ? "e5m2"
                        : name.find(".s8") != std::string::npos  ? "s8"
                        : name.find(".u8") != std::string::npos  ? "u8"
+                       : name.find(".f64") != std::string::npos ? "f64"
                                                                 : "f16";
     // f8 names both operands.
     std::string kindA = name.find("e5m2.e4m3") != std::string::npos ? "e5m2" : kind;
     std::string kindB = name.find("e4m3.e5m2") != std::string::npos ? "e5m2" : kind;
-    int bits = kind == "tf32" ? 32 : kind == "bf16" || kind == "f16" ? 16 : 8, perWord = 32 / bits, k = 256 / bits;
-    bool integer = kind == "s8" || kind == "u8";
-    auto word = [&](int t, unsigned i) {
-      Bits x = get(t, call.getArgOperand(i));
-      return bitcast(x, call.getArgOperand(i)->getType(), llvm::Type::getInt32Ty(call.getContext()))[0];
+    const bool integer = kind == "s8" || kind == "u8", wide = kind == "f64", quarter = name.find("m8n8k4") != std::string::npos;
+    const int bits = wide ? 64 : kind == "tf32" ? 32 : kind == "bf16" || kind == "f16" ? 16 : 8, perWord = std::max(32 / bits, 1);
+    const int k = quarter ? 4 : wide ? 8 : 256 / bits, inA = quarter ? 1 : 4, inB = quarter ? 1 : 2, sums = quarter ? 2 : 4;
+    auto word = [&](int t, int i) {
+      Bits x = get(t, call.getArgOperand(unsigned(i)));
+      if (wide) return x[0];
+      return bitcast(x, call.getArgOperand(unsigned(i))->getType(), llvm::Type::getInt32Ty(call.getContext()))[0];
     };
     for (size_t first = 0; first < active_.size(); first += 32) {
       int warp = active_[first];
       std::vector<double> a(size_t(16 * k)), b(size_t(8 * k));
       for (int lane = 0; lane < 32; ++lane) {
         int g = lane / 4, q = lane % 4;
-        for (int r = 0; r < 4; ++r)
+        for (int r = 0; r < inA; ++r)
           for (int i = 0; i < perWord; ++i)
             a[size_t((g + 8 * (r & 1)) * k + perWord * q + i + (r >> 1) * k / 2)] =
-                element(word(warp + lane, unsigned(r)) >> (bits * i) & maskOf(unsigned(bits)), kindA);
-        for (int r = 0; r < 2; ++r)
+                element(word(warp + lane, r) >> (bits * i) & maskOf(unsigned(bits)), kindA);
+        for (int r = 0; r < inB; ++r)
           for (int i = 0; i < perWord; ++i)
             b[size_t(g * k + perWord * q + i + r * k / 2)] =
-                element(word(warp + lane, unsigned(4 + r)) >> (bits * i) & maskOf(unsigned(bits)), kindB);
+                element(word(warp + lane, inA + r) >> (bits * i) & maskOf(unsigned(bits)), kindB);
       }
       for (int lane = 0; lane < 32; ++lane) {
         Bits result;
-        for (int c = 0; c < 4; ++c) {
+        for (int c = 0; c < sums; ++c) {
           int row = lane / 4 + 8 * (c >> 1), column = 2 * (lane % 4) + (c & 1);
-          Bits start = get(warp + lane, call.getArgOperand(6 + unsigned(c)));
-          double sum = integer ? double(int32_t(start[0])) : double(std::bit_cast<float>(uint32_t(start[0])));
+          const uint64_t start = get(warp + lane, call.getArgOperand(unsigned(inA + inB + c)))[0];
+          double sum = wide ? std::bit_cast<double>(start) : integer ? double(int32_t(start)) : double(std::bit_cast<float>(uint32_t(start)));
           for (int i = 0; i < k; ++i) sum += a[size_t(row * k + i)] * b[size_t(column * k + i)];
-          result.push_back(integer ? uint64_t(uint32_t(int32_t(sum))) : std::bit_cast<uint32_t>(float(sum)));
-        }
-        value(warp + lane, &call) = result;
-      }
-      ++outcome_.mmas;
-    }
-  }
-
-  /// m16n8k8 of f64: A register r has row g + 8 (r & 1) and column q + 4 (r >> 1), B register r row q + 4 r and column g, accumulator c row g + 8 (c >> 1)
-  /// and column 2 q + (c & 1). m8n8k4 has the first of each, and two accumulators.
-  void mmaF64(llvm::CallInst &call, bool small) {
-    const unsigned inA = small ? 1 : 4, inB = small ? 1 : 2, sums = small ? 2 : 4;
-    const size_t k = small ? 4 : 8;
-    for (size_t first = 0; first < active_.size(); first += 32) {
-      const int warp = active_[first];
-      std::vector<double> a(16 * k), b(8 * k);
-      auto number = [&](int lane, unsigned i) { return std::bit_cast<double>(get(warp + lane, call.getArgOperand(i))[0]); };
-      for (int lane = 0; lane < 32; ++lane) {
-        const size_t g = size_t(lane / 4), q = size_t(lane % 4);
-        for (unsigned r = 0; r < inA; ++r) a[(g + 8 * (r & 1)) * k + q + 4 * (r >> 1)] = number(lane, r);
-        for (unsigned r = 0; r < inB; ++r) b[g * k + q + 4 * r] = number(lane, inA + r);
-      }
-      for (int lane = 0; lane < 32; ++lane) {
-        Bits result;
-        for (unsigned c = 0; c < sums; ++c) {
-          const size_t row = size_t(lane / 4) + 8 * (c >> 1), column = 2 * size_t(lane % 4) + (c & 1);
-          double sum = number(lane, inA + inB + c);
-          for (size_t i = 0; i < k; ++i) sum += a[row * k + i] * b[column * k + i];
-          result.push_back(std::bit_cast<uint64_t>(sum));
+          result.push_back(wide ? std::bit_cast<uint64_t>(sum) : integer ? uint64_t(uint32_t(int32_t(sum))) : std::bit_cast<uint32_t>(float(sum)));
         }
         value(warp + lane, &call) = result;
       }
