@@ -2,7 +2,8 @@
 
 Usage: bench_triton.py BUILD_DIR [--only TEXT] [--threads 2] [--rounds 7] [--no-compile] [--json FILE]
 
-Each line: the fastest time of ours, of eager and of torch.compile, and the medians of the ratios peer / ours (above 1: Neso is faster).
+Each line: the fastest time of ours, of eager and of torch.compile, the medians of the ratios peer / ours (above 1: Neso is faster), and what
+share of the machine's limit our time is (bench/models/machine_limit.py).
 Kernels: triton_kernels.py. The last table holds the time of `neso kernel compile` from source to CPU machine code, with the start of its
 process, the share of the front end (source to tile IR), and, where the triton wheel is, Triton's own time to a cubin for sm_90.
 """
@@ -23,6 +24,7 @@ sys.path.insert(0, str(HERE.parent / "models"))
 import torch
 import torch.nn.functional as F
 
+from machine_limit import Limit
 from neso_library import Library
 
 SOURCE = HERE / "triton_kernels.py"
@@ -211,7 +213,7 @@ def main():
         clock = time.thread_time
     torch.manual_seed(0)
     library = Library(options.build / "lib/libneso.so")
-    rows, compiled = [], {}
+    rows, compiled, limit = [], {}, Limit()
     with tempfile.TemporaryDirectory() as directory, torch.no_grad():
         for label, name, constexprs, args, grid, out, torch_fn, goal in cases():
             if options.only not in label:
@@ -230,7 +232,9 @@ def main():
             ratios = [statistics.median(p / o for p, o in zip(peer, times[0])) for peer in times[1:]]
             need = goal or 0.5
             row = dict(case=label, ours_ms=min(times[0]), eager_ms=min(times[1]), eager_ratio=ratios[0], error=error)
-            text = f"{label:42s} ours {min(times[0]):8.3f} ms  eager {min(times[1]):8.3f} ({ratios[0]:.2f})"
+            bound, of = limit.seconds(torch_fn, [a for a in args if a is not out])
+            row.update(limit_ms=bound * 1e3, limit_of=of)
+            text = f"{label:42s} ours {min(times[0]):8.3f} ms, {bound * 1e3 / min(times[0]):4.0%} of {of}  eager {min(times[1]):8.3f} ({ratios[0]:.2f})"
             if len(peers) > 1:
                 row.update(compile_ms=min(times[2]), compile_ratio=ratios[1])
                 text += f"  compile {min(times[2]):8.3f} ({ratios[1]:.2f})"

@@ -5,8 +5,8 @@
                                  [--rounds 7] [--threads 2] [--gemm] [--compile-times] [--json FILE]
 
 Each round runs every engine for about --slice seconds, one after the other; a round's figure is its median. Printed: the minimum and
-the median over the rounds, in milliseconds, and the ratio of each peer's median to Neso's (above 1: Neso is faster). --gemm adds single
-matrix products with the share of the machine's peak; --compile-times adds how long a package takes, cold. Exit code 1 if a result is
+the median over the rounds, in milliseconds, the ratio of each peer's median to Neso's (above 1: Neso is faster), and the share of what the machine
+can do (machine_limit.py). --gemm adds single matrix products; --compile-times adds how long a package takes, cold. Exit code 1 if a result is
 wrong. Work files (exported programs, peers' packages) go to --work, outside the repository, and are used again.
 """
 import argparse
@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import torch  # noqa: E402
 
 import anchors  # noqa: E402
+import machine_limit  # noqa: E402
 import neso_library  # noqa: E402
 import zoo  # noqa: E402
 
@@ -39,7 +40,7 @@ def as_list(result):
 class Bench:
     """One program: its model, inputs and files."""
 
-    def __init__(self, name, factory, inputs, args):
+    def __init__(self, name, factory, inputs, args, limit):
         self.name, self.args = name, args
         self.model = anchors.build(factory)
         torch.manual_seed(2)
@@ -48,10 +49,16 @@ class Bench:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.pt2 = self.folder / "model.pt2"
         self.seconds = {}
+        self.limit = limit.seconds(lambda: self.model(*self.inputs), [self.weights_read(), self.inputs])
         if not self.pt2.exists():
             torch.export.save(torch.export.export(self.model, self.inputs, strict=False), self.pt2)
         with torch.no_grad():
             self.expected = as_list(self.model(*self.inputs))
+
+    def weights_read(self):
+        """The weights that a call reads whole: not the table of an embedding, unless another module multiplies by it."""
+        modules = [m for m in self.model.modules() if not isinstance(m, (torch.nn.Embedding, torch.nn.EmbeddingBag))]
+        return [t for m in modules for t in [*m.parameters(recurse=False), *m.buffers(recurse=False)]]
 
     # Each engine gives a function without arguments that runs the model once and returns a tensor or a sequence of them.
 
@@ -142,7 +149,7 @@ class Bench:
         return None
 
     def measure(self):
-        engines, row = {}, {"name": self.name, "engines": {}, "refused": {}}
+        engines, row = {}, {"name": self.name, "engines": {}, "refused": {}, "limit_ms": self.limit[0] * 1e3, "limit_of": self.limit[1]}
         for name in ["neso"] + self.args.peers:
             try:
                 with torch.no_grad():
@@ -179,23 +186,6 @@ class Bench:
         return statistics.median(times)
 
 
-def limits(threads):
-    """Copy bandwidth in GB/s and f32 and bf16 GEMM peak in GFLOP/s of this machine, now, by torch."""
-    def best(function, work):
-        figures = []
-        for _ in range(7):
-            begun = time.perf_counter()
-            function()
-            figures.append(work / (time.perf_counter() - begun) / 1e9)
-        return max(figures)
-    source, target = torch.randn(32 << 20), torch.empty(32 << 20)
-    result = {"copy_GB_s": best(lambda: target.copy_(source), source.numel() * 8)}
-    for name, dtype in (("f32", torch.float32), ("bf16", torch.bfloat16)):
-        a = torch.randn(1024, 1024).to(dtype)
-        result[f"gemm_{name}_GFLOP_s"] = best(lambda: a @ a, 2 * 1024 ** 3)
-    return result
-
-
 def show(row, flop=None):
     ours = row["engines"].get("neso")
     print(f"\n{row['name']}")
@@ -203,8 +193,9 @@ def show(row, flop=None):
     for name, e in row["engines"].items():
         ratio = f"  {e['median_ms'] / ours['median_ms']:6.2f} x" if ours else ""
         rate = f"  {flop / e['median_ms'] / 1e6:7.1f} GFLOP/s" if flop else ""
+        share = f"  {row['limit_ms'] / e['median_ms']:5.0%} of the limit of {row['limit_of']}"
         built = f"  compile {row['compile_s'][name]:.2f} s" if name in row["compile_s"] else ""
-        print(f"  {name:12} min {e['min_ms']:9.3f}  median {e['median_ms']:9.3f}  max {e['max_ms']:9.3f} ms{ratio}{rate}{built}")
+        print(f"  {name:12} min {e['min_ms']:9.3f}  median {e['median_ms']:9.3f}  max {e['max_ms']:9.3f} ms{ratio}{rate}{share}{built}")
     for name, why in row["refused"].items():
         print(f"  {name:12} -- {why}")
     if ours and best:
@@ -226,7 +217,9 @@ def main():
     args = parser.parse_args()
     args.peers = [p for p in args.peers.split(",") if p]
     torch.set_num_threads(args.threads)
-    machine = limits(args.threads)
+    limit = machine_limit.Limit()
+    machine = {"copy_GB_s": limit.bandwidth(1 << 28) / 1e9}
+    machine |= {f"gemm_{name}_GFLOP_s": limit.peak(dtype) / 1e9 for name, dtype in (("f32", torch.float32), ("bf16", torch.bfloat16))}
     print("machine, by torch: " + ", ".join(f"{k} {v:.1f}" for k, v in machine.items()) + f"; {args.threads} threads, torch {torch.__version__}")
     rows = []
 
@@ -235,7 +228,7 @@ def main():
         for name, (factory, inputs, *flop) in programs.items():
             if not re.search(args.only, name):
                 continue
-            rows.append(Bench(name, factory, inputs, args).measure() | ({"flop": flop[0]} if flop else {}))
+            rows.append(Bench(name, factory, inputs, args, limit).measure() | ({"flop": flop[0]} if flop else {}))
             show(rows[-1], *flop)
             if args.json:
                 # After each row: what was measured stays when a long run is ended.
