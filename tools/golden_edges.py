@@ -87,6 +87,9 @@ def numbers():
         c("clamp_float_bound", lambda x: (x.clamp(0, 1.5), x.clamp(max=2.5)), "u8 9 <256"),
         c("bits_u8", lambda x: (x & 300, x | -1, x ^ 511, x % 7, x // 3), "u8 9 <256"),
         c("minus_one_u8", lambda x: (torch.full_like(x, -1), x.masked_fill(x > 3, -1), torch.where(x > 3, x, -1)), "u8 9 <9"),
+        c("searched_u8", lambda x: [search(v, x.sort().values) for v in (-1, 3, 255, 300) for search in (torch.ops.aten.bucketize.Scalar, lambda v, b: torch.searchsorted(b, v))], "u8 9 <256"),
+        c("searched_i32", lambda x: (torch.searchsorted(x.sort().values, 1.5), torch.searchsorted(x.sort().values, 2**32)), "i32 9 <9"),
+        c("einsum_i32", lambda x, y: (torch.einsum("ij->", x * 2**30), torch.einsum("...ik,...j->ij", x * 2**30, y), torch.einsum("ij,jk->ik", x, x.t()), torch.einsum("ij->ji", x)), "i32 3x4", "i32 5"),
         c("made_inside", made_inside, "f32 3"), c("scalar_tensor_promotes", lambda x: (x.amax() + torch.scalar_tensor(1.5, dtype=torch.float64), torch.where(x.amax() > 0, torch.scalar_tensor(0.0, dtype=torch.float64), x.amax())), "f32 3"),
         c("pool_special", lambda x: F.max_pool1d(x[None], 3, 1, return_indices=True), SPECIAL),
         c("pool_nan_twice", lambda x: F.max_pool2d(torch.where(x > 0.5, NAN, x), 3, 2, 1, return_indices=True), "f32 1x2x9x9"),
@@ -108,7 +111,8 @@ def empty():
         c("softmax_dynamic", lambda x: (x.softmax(0), x.sum(0)), "f32 4x5", more=[["f32 0x5"], ["f32 1x5"]], dynamic=({0: B},)),
         c("linear_to_nothing", lambda m, x: F.linear(x, m.w, m.b), "f32 3x4", state={"w": "f32 0x4", "b": "f32 0"}), c("linear_of_nothing", lambda m, x: F.linear(x, m.w, m.b), "f32 3x0", state={"w": "f32 4x0", "b": "f32 4"}),
         c("linear_no_rows", lambda m, x: F.linear(x, m.w, m.b).relu(), "f32 0x4", state={"w": "f32 6x4", "b": "f32 6"}), c("linear_nothing_relu", lambda m, x: F.relu(F.linear(x, m.w)) + 1, "f32 3x0", state={"w": "f32 4x0"}),
-        c("products", lambda x, y: (x @ y, y @ x), "f32 3x0", "f32 0x3"),
+        c("products", lambda x, y: (x @ y, y @ x), "f32 3x0", "f32 0x3"), c("inner", lambda x, y: (torch.inner(x, x), torch.inner(y, y)), "f32 2x0x0", "f32 2x0x3"),
+        c("norm_of_no_channels", lambda x: (F.batch_norm(x, x * 2, x + 1), F.batch_norm(x, x * 2, x + 1, training=True)), "f32 0"),
         c("addmm_of_nothing", lambda b, x, y: torch.addmm(b, x, y, beta=0.5, alpha=2), "f32 4", "f32 3x0", "f32 0x4"), c("bmm_of_nothing", lambda x, y: (torch.bmm(x, y), torch.baddbmm(torch.ones(4), x, y)), "f32 2x3x0", "f32 2x0x4"),
         c("no_batch", torch.bmm, "f32 0x3x5", "f32 0x5x4"), c("dot_of_nothing", torch.dot, "f32 0", "f32 0"), c("mv_of_nothing", lambda x, v: torch.mv(x, v), "f32 3x0", "f32 0"), c("outer_of_nothing", torch.outer, "f32 0", "f32 3"),
         c("mm_i64_of_nothing", torch.mm, "i64 3x0", "i64 0x4"), c("mm_bf16_of_nothing", lambda x, y: torch.mm(x, y) + 1, "bf16 3x0", "bf16 0x4"), c("einsum_of_nothing", lambda x, y: torch.einsum("bik,bkj->bij", x, y), "f32 2x3x0", "f32 2x0x4"),
@@ -138,6 +142,8 @@ def from_the_end():
     return [
         c("along", lambda x, z: (torch.take_along_dim(x, torch.tensor([[-1, 0, -5, 4, 9]]), 1), torch.take_along_dim(z, torch.tensor([[-2]]), -1), torch.take_along_dim(x, torch.tensor([11, 0]))), "f32 3x4", "c64 3x4"),
         c("taken", lambda x, i: (x.take(i - 6), x.put(i - 12, x[0, 0].expand(4)), x.index_fill(1, i[:2] - 4, 7.0), x[i - 3], x.index_put((i - 3,), x[1]), x.select(1, -2)), "f32 3x4", torch.tensor([0, 2, 1, 2])),
+        c("padding", lambda w, i, o: (F.embedding_bag(i, w, o, mode="sum", padding_idx=-1), F.embedding_bag(i, w, o, mode="mean", padding_idx=-2), F.embedding_bag(i, w, o, mode="max", padding_idx=-5),
+                                      F.embedding_bag(i.view(3, 3), w, padding_idx=-1), F.embedding(i, w, padding_idx=-1)), "f32 5x3", torch.tensor([4, 0, 4, 3, 1, 4, 4, 2, 3]), torch.tensor([0, 2, 2, 5])),
     ]
 
 

@@ -1,5 +1,6 @@
 """What detectors ask of torchvision: pixels of boxes, the boxes that are kept, convolutions at offsets."""
 import torch
+import torch.nn.functional as F
 import torchvision  # noqa: F401: registers its operators
 
 from golden_ops import c
@@ -71,5 +72,25 @@ def kept_boxes():
     ]
 
 
+def resized_bytes():
+    """Images of bytes, which PyTorch's CPU kernels resample in whole numbers, rounding to bytes between columns and rows."""
+    def every(*size, **more):
+        return lambda x: (F.interpolate(x, size, mode="bilinear", **more), *(F.interpolate(x, size, mode=mode, antialias=True, **more) for mode in ("bilinear", "bicubic")))
+
+    def cubic(*size, **more):
+        return lambda x: F.interpolate(x, size, mode="bicubic", **more)
+    floats = "torch decomposes it into floats, which it rounds once"
+    return [
+        c("cubic_smaller", cubic(6, 5), "u8 2x3x13x11 <256", raw_only=floats), c("cubic_larger", cubic(14, 9), "u8 1x6x5x7 <256", raw_only=floats),
+        c("cubic_aligned", cubic(6, 13, align_corners=True), "u8 1x3x9x7 <256", raw_only=floats),
+        c("smaller", every(6, 5), "u8 2x3x13x11 <256"), c("larger", every(14, 9), "u8 1x6x5x7 <256"), c("rows_alone", every(9, 8), "u8 1x1x20x8 <256"),
+        c("aligned", every(6, 13, align_corners=True), "u8 1x3x9x7 <256"), c("to_one", every(1, 1), "u8 1x2x7x9 <256"),
+        c("by_factor", lambda x: F.interpolate(x, scale_factor=1.7, mode="bilinear", recompute_scale_factor=False), "u8 1x3x9x11 <256"),
+        c("between", lambda x: F.interpolate((x.float() * 0.5).to(torch.uint8).flip(-1), (7, 5), mode="bilinear").float() / 255, "u8 2x3x9x11 <256"),
+        c("any_size", lambda x: F.interpolate(x, (6, 7), mode="bilinear", antialias=True), "u8 2x3x13x11 <256", more=[["u8 2x3x4x40 <256"], ["u8 2x3x6x7 <256"]],
+          dynamic=({2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC},)),
+    ]
+
+
 def groups():
-    return {"boxes": box_groups(), "deformed": deformed(), "kept_boxes": kept_boxes()}
+    return {"boxes": box_groups(), "deformed": deformed(), "kept_boxes": kept_boxes(), "resized_bytes": resized_bytes()}

@@ -28,7 +28,7 @@ from torch.utils import _pytree as pytree  # noqa: E402
 import neso_cases as cases  # noqa: E402
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "i64": torch.int64, "bool": torch.bool,
-          "f64": torch.float64, "i32": torch.int32, "c64": torch.complex64}
+          "f64": torch.float64, "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "c64": torch.complex64}
 MAX_BYTES = 8 << 20
 WIDER = {torch.float32: torch.float64, torch.bfloat16: torch.float64, torch.float16: torch.float64, torch.complex64: torch.complex128}
 # How far eager PyTorch is from these functions in float64, where it has nothing wider to say so: the greatest distance from C's library, or for airy_ai from

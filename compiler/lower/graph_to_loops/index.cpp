@@ -448,9 +448,14 @@ static Tensors embeddingBag(OpCall &o) {
   Tensor w = source(o.t("weight")), index = o.t("indices"), offsets = o.t("offsets"), per = o.opt("per_sample_weights");
   int64_t mode = o.integer("mode", 0);
   bool includeLast = o.flag("include_last_offset");
-  std::optional<int64_t> padding;
-  if (o.has("padding_idx") && o.integer("padding_idx") >= 0) padding = o.integer("padding_idx");
-  if (o.has("padding_idx") && o.integer("padding_idx") < -1) return o.fail("a negative padding index is not supported");
+  // Where the public operator counts from the end, -1 says "none" to the one that it becomes.
+  const bool fromEnd = o.node.target == "aten.embedding_bag.padding_idx";
+  std::optional<Expr> padding;
+  if (o.has("padding_idx"))
+    if (const int64_t given = o.integer("padding_idx"); given >= 0 || fromEnd)
+      padding = given >= 0 ? Expr(given) : w.sizes()[0] + given;
+    else if (given < -1)
+      return o.fail("a negative padding index is not supported");
   index.reused();
   Expr n = index.sizes()[0], bags = includeLast ? offsets.sizes()[0] - 1 : offsets.sizes()[0], rows = w.sizes()[0],
        count = offsets.sizes()[0];
@@ -463,7 +468,7 @@ static Tensors embeddingBag(OpCall &o) {
     return std::pair(b.cast(offsets.at(b, {g}), DType::I64), end);
   };
   auto counts = [=](BodyBuilder &b, Expr k) {
-    return padding ? ne(b.cast(index.at(b, {k}), DType::I64), static_cast<double>(*padding)) : b.isTrue();
+    return padding ? ne(b.cast(index.at(b, {k}), DType::I64), b.index(*padding)) : b.isTrue();
   };
   Tensor lens = o.ctx.segments(loops::ReduceKind::Sum, DType::I64, {bags}, n, ends,
                                [=](BodyBuilder &b, const Index &, const Index &r) {

@@ -284,13 +284,18 @@ private:
   void sumAway(Tensor &x, std::string &letters, const std::string &needed) const {
     Dims gone;
     std::string kept;
+    bool sums = false;
     for (size_t d = 0; d < letters.size(); ++d) {
-      if (has(needed, letters[d]))
+      if (has(needed, letters[d])) {
         kept += letters[d];
-      else
-        gone.push_back(static_cast<int64_t>(d));
+        continue;
+      }
+      gone.push_back(static_cast<int64_t>(d));
+      // Of several operands' dims PyTorch sums those alone that have more than one element.
+      sums |= terms_.size() == 1 || !x.size(static_cast<int64_t>(d)).isConst(1);
     }
-    if (!gone.empty()) x = sum(x, gone, false, type_);
+    // Its sum of whole numbers has 64 bits; its matrix product has its operands'.
+    if (!gone.empty()) x = sum(x, gone, false, sums && !isFloat(type_) && !isComplex(type_) ? DType::I64 : x.dtype());
     letters = kept;
   }
 
@@ -454,7 +459,7 @@ static void addProducts(OpTable &t) {
             a = Tensor::complex(a.real(), neg(a.imag()), a.dtype());
           if (o.node.target == "aten.inner.default") {
             if (a.rank() == 0 || b.rank() == 0) return {mul(a, b)};
-            Expr m = floorDiv(a.numel(), a.size(-1)), n = floorDiv(b.numel(), b.size(-1));
+            const Expr m = vectorsOf(a), n = vectorsOf(b);
             Tensor r =
                 matmul2(reshape(a, {m, a.size(-1)}), transpose(reshape(b, {n, b.size(-1)}), 0, 1), o.out().dtype);
             return {reshape(r, o.out().sizes)};

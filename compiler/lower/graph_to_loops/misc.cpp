@@ -397,7 +397,7 @@ void addMisc(OpTable &t) {
   t.add("bilinear.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("input1"), b = o.t("input2"), w = o.t("weight"), bias = o.opt("bias");
     DType d = o.out().dtype;
-    Expr rows = floorDiv(a.numel(), a.size(-1)), out = w.size(0), k1 = w.size(1), k2 = w.size(2);
+    Expr rows = vectorsOf(a), out = w.size(0), k1 = w.size(1), k2 = w.size(2);
     // [rows, K1] x [K1, out*K2], then the dot product with the second input.
     Tensor first = matmul2(reshape(a, {rows, k1}), reshape(permute(w, {1, 0, 2}), {k1, out * k2}), d);
     Tensor y = sum(mul(reshape(first, {rows, out, k2}), reshape(b, {rows, Expr(1), k2})), {2}, false, d);

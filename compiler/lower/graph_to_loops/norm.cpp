@@ -174,7 +174,13 @@ static Tensors batchNorm(OpCall &o) {
   const std::string &n = o.node.target;
   Tensor x = o.t("input"), w = o.opt("weight"), b = o.opt("bias"), rm = o.opt("running_mean"),
          rv = o.opt("running_var");
-  if (x.rank() < 2) return o.fail("the input has no channel dimension");
+  if (x.rank() < 2) {
+    if (x.rank() == 0 || !x.size(0).isConst(0)) return o.fail("the input has no channel dimension");
+    // PyTorch lets a vector without elements pass, and so are all results.
+    Tensors nothing;
+    for (size_t k = 0; k < o.outCount(); ++k) nothing.push_back(full(o.ctx, o.out(k).sizes, o.out(k).dtype, 0));
+    return nothing;
+  }
   bool noStats = n == "aten._native_batch_norm_legit.no_stats";
   bool noTraining = n == "aten._native_batch_norm_legit_no_training.default" || n == "aten._batch_norm_no_update.default";
   bool withUpdate = n == "aten._batch_norm_with_update_functional.default";

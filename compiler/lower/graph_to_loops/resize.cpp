@@ -64,12 +64,95 @@ std::vector<Tap> linearTaps(BodyBuilder &b, const Axis &a, Expr i, bool align, D
   return {{b.indirect(lo, a.in, false, false), 1.0 - w}, {b.indirect(hi, a.in, false, false), w}};
 }
 
+/// Weights of the four taps around a position with fraction f (Keys, a = -0.75).
+static std::array<Val, 4> cubicWeights(Val f) {
+  const double A = -0.75;
+  auto inner = [A](Val t) { return ((t * (A + 2) - (A + 3)) * t * t) + 1.0; };
+  auto outer = [A](Val t) { return ((t * A - 5 * A) * t + 8 * A) * t - 4 * A; };
+  return {outer(f + 1.0), inner(f), inner(1.0 - f), outer(2.0 - f)};
+}
+
+/// The matrix [out, in] of an antialiased resampling of one dim: every output is a weighted sum over the support of the filter, which is widened
+/// where the image shrinks.
+static Tensor filterOf(Lowering &ctx, const Axis &a, bool align, bool cubic, DType c) {
+  Tensor raw = Tensor::lazy(ctx, c, {a.out, a.in}, [=](BodyBuilder &b, const Index &i) {
+    Val scale = scaleOf(b, a, align, c), widen = vmax(scale, num(scale, 1)), support = widen * (cubic ? 2.0 : 1.0);
+    Val center = scale * (b.index(i[0], c) + 0.5), j = b.index(i[1], c), from = un(OpKind::Trunc, center - support + 0.5);
+    from = vmax(from, num(from, 0));
+    Val to = vmin(un(OpKind::Trunc, center + support + 0.5), b.index(a.in, c));
+    Val t = un(OpKind::Abs, (j - center + 0.5) / widen), w = vmax(1.0 - t, num(t, 0));
+    // Keys with a = -0.5.
+    if (cubic)
+      w = where(t < 1.0, (t * 1.5 - 2.5) * t * t + 1.0, where(t < 2.0, ((t * -0.5 + 2.5) * t - 4.0) * t + 2.0, 0.0));
+    return where(j >= from && j < to, w, num(w, 0));
+  });
+  raw.realize();
+  return div(raw, sum(raw, {1}, true, c)).realize();
+}
+
+/// The same of a resampling that is not antialiased: of the taps around a position, those beyond an edge count for the edge.
+static Tensor tapsOf(Lowering &ctx, const Axis &a, bool align, bool cubic, DType c) {
+  return Tensor::lazy(ctx, c, {a.out, a.in}, [=](BodyBuilder &b, const Index &i) {
+    const Val s = scaleOf(b, a, align, c), pos = b.index(i[0], c), j = b.index(i[1], c), last = b.index(a.in - 1, c);
+    Val p = align ? pos * s : (pos + 0.5) * s - 0.5;
+    if (!cubic) p = vmax(p, num(p, 0));
+    const Val base = vmin(un(OpKind::Floor, p), last), f = vmin(vmax(p - base, num(p, 0)), num(p, 1));
+    std::vector<Val> weights{1.0 - f, f};
+    if (cubic) {
+      const std::array<Val, 4> four = cubicWeights(f);
+      weights.assign(four.begin(), four.end());
+    }
+    Val total = b.constant(c, 0);
+    for (size_t k = 0; k < weights.size(); ++k) {
+      const Val at = vmin(vmax(base + (static_cast<double>(k) - (cubic ? 1 : 0)), num(p, 0)), last);
+      total = total + where(eq(at, j), weights[k], num(p, 0));
+    }
+    return total;
+  }).realize();
+}
+
+/// One dim of an image of bytes, resampled as ATen's kernel for CPUs does it (separable_upsample_generic_Nd_kernel_impl): by weights [out, in] of 16
+/// bits, with as many of them behind the point as the greatest weight allows, and rounded to a byte. x: i32, resampled along its last dim.
+static Tensor resampleBytes(const Tensor &x, const Tensor &weights) {
+  const Tensor most = reshape(amax(weights, {0, 1}, true), {});
+  const Tensor digits = map(most, [](Val w) {
+                          // 2^(n + 1) times the greatest stays below 2^15 for so many n, and ATen tries 22.
+                          Val n = num(w, 0);
+                          for (int k = 0; k < 22; ++k) n = n + where(un(OpKind::Floor, w * std::exp2(k + 1) + 0.5) < 32768.0, num(w, 1), num(w, 0));
+                          return n;
+                        }).realize();
+  Tensor parts[] = {weights, digits};
+  const Tensor whole = cast(pointwise(parts, DType::F64, DType::F64,
+                                      [](std::span<const Val> v) {
+                                        const Val scaled = v[0] * un(OpKind::Exp2, v[1]);
+                                        return un(OpKind::Trunc, where(scaled < 0.0, scaled - 0.5, scaled + 0.5));
+                                      }),
+                            DType::I32)
+                           .realize();
+  const Tensor sums = matmul(x, transpose(whole, 0, 1)), places = cast(digits, DType::I32);
+  Tensor both[] = {sums, places};
+  return pointwise(both, DType::I32, DType::I32, [](std::span<const Val> v) {
+    const Val half = bin(OpKind::Shl, num(v[0], 1), v[1] - 1.0), rounded = bin(OpKind::Shr, v[0] + half, v[1]);
+    return vmin(vmax(rounded, num(rounded, 0)), num(rounded, 255));
+  });
+}
+
+/// Images of bytes are resampled along their rows first.
+static Tensors resizeBytes(OpCall &o, const Tensor &x, bool cubic, bool antialiases) {
+  const std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, 2);
+  const bool align = o.flag("align_corners");
+  auto weights = [&](size_t d) { return (antialiases ? filterOf : tapsOf)(o.ctx, axes[d], align, cubic, DType::F64); };
+  const Tensor y = resampleBytes(cast(x, DType::I32), weights(1)).realize();
+  return {cast(transpose(resampleBytes(transpose(y, 2, 3), weights(0)), 2, 3), DType::U8)};
+}
+
 /// Linear in each dim: 2^spatial loads.
 static Tensors linearResize(OpCall &o, size_t spatial) {
   Tensor x = source(o.t(o.has("input") ? "input" : "self"));
   bool align = o.flag("align_corners");
   std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, spatial);
   DType c = x.dtype() == DType::F64 ? DType::F64 : DType::F32;
+  if (spatial == 2 && x.dtype() == DType::U8) return resizeBytes(o, x, false, false);
   if (!isFloat(x.dtype())) return o.fail("only floating point images are supported");
   Tensor r = Tensor::lazy(o.ctx, x.dtype(), o.out().sizes, [=](BodyBuilder &b, const Index &i) {
     std::vector<std::vector<Tap>> taps;
@@ -92,14 +175,6 @@ static Tensors linearResize(OpCall &o, size_t spatial) {
   return {r.withOrder(x.order())};
 }
 
-/// Weights of the four taps around a position with fraction f (Keys, a = -0.75).
-static std::array<Val, 4> cubicWeights(Val f) {
-  const double A = -0.75;
-  auto inner = [A](Val t) { return ((t * (A + 2) - (A + 3)) * t * t) + 1.0; };
-  auto outer = [A](Val t) { return ((t * A - 5 * A) * t + 8 * A) * t - 4 * A; };
-  return {outer(f + 1.0), inner(f), inner(1.0 - f), outer(2.0 - f)};
-}
-
 std::vector<Tap> cubicTaps(BodyBuilder &b, const Axis &a, Expr i, bool align, DType c) {
   Val s = scaleOf(b, a, align, c), pos = b.index(i, c);
   Val p = align ? pos * s : (pos + 0.5) * s - 0.5, base = un(OpKind::Floor, p), k = b.cast(base, DType::I64);
@@ -115,6 +190,7 @@ std::vector<Tap> cubicTaps(BodyBuilder &b, const Axis &a, Expr i, bool align, DT
 
 static Tensors bicubic(OpCall &o) {
   Tensor x = source(o.t(o.has("input") ? "input" : "self"));
+  if (x.dtype() == DType::U8) return resizeBytes(o, x, true, false);
   if (!isFloat(x.dtype())) return o.fail("only floating point images are supported");
   bool align = o.flag("align_corners");
   std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, 2);
@@ -279,26 +355,9 @@ static Tensors gridSample(OpCall &o, size_t spatial) {
   return {Tensor::lazy(o.ctx, x.dtype(), o.out().sizes, [grid](BodyBuilder &b, const Index &i) { return grid.at(b, i); })};
 }
 
-/// The matrix [out, in] of an antialiased resampling of one dim: every output is a weighted sum over the support of the filter, which is widened
-/// where the image shrinks.
-static Tensor filterOf(Lowering &ctx, const Axis &a, bool align, bool cubic, DType c) {
-  Tensor raw = Tensor::lazy(ctx, c, {a.out, a.in}, [=](BodyBuilder &b, const Index &i) {
-    Val scale = scaleOf(b, a, align, c), widen = vmax(scale, num(scale, 1)), support = widen * (cubic ? 2.0 : 1.0);
-    Val center = scale * (b.index(i[0], c) + 0.5), j = b.index(i[1], c), from = un(OpKind::Trunc, center - support + 0.5);
-    from = vmax(from, num(from, 0));
-    Val to = vmin(un(OpKind::Trunc, center + support + 0.5), b.index(a.in, c));
-    Val t = un(OpKind::Abs, (j - center + 0.5) / widen), w = vmax(1.0 - t, num(t, 0));
-    // Keys with a = -0.5.
-    if (cubic)
-      w = where(t < 1.0, (t * 1.5 - 2.5) * t * t + 1.0, where(t < 2.0, ((t * -0.5 + 2.5) * t - 4.0) * t + 2.0, 0.0));
-    return where(j >= from && j < to, w, num(w, 0));
-  });
-  raw.realize();
-  return div(raw, sum(raw, {1}, true, c)).realize();
-}
-
 static Tensors antialiased(OpCall &o, bool cubic) {
   Tensor x = o.t(o.has("input") ? "input" : "self");
+  if (x.dtype() == DType::U8) return resizeBytes(o, x, cubic, true);
   if (!isFloat(x.dtype())) return o.fail("only floating point images are supported");
   const DType c = computeType(x.dtype());
   const std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, 2);

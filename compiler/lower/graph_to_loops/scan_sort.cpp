@@ -169,7 +169,6 @@ static Tensors searchOp(OpCall &o, const Tensor &boundaries, const Tensor &value
   if (sorter.valid()) bounds = gather(bounds, -1, sorter);
   Tensor pair[] = {bounds, values};
   DType t = resultType(pair);
-  if (values.isNumber()) t = promote(bounds.dtype(), isFloat(values.dtype()) ? DType::F32 : values.dtype());
   bounds = source(cast(bounds, t));
   values = asStored(o.ctx, cast(values, t));
   values.reused();

@@ -334,8 +334,7 @@ static Tensors histogramOp(OpCall &o) {
 /// [N, D]: rows of D coordinates.
 static Tensor pointsOf(OpCall &o) {
   const Tensor x = o.t("self");
-  const Expr width = x.size(-1);
-  return reshape(x, {floorDiv(x.numel(), width), width}).reused();
+  return reshape(x, {vectorsOf(x), x.size(-1)}).reused();
 }
 
 /// Bins of equal width along each of the coordinates.

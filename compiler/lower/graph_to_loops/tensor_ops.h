@@ -59,6 +59,7 @@ Tensor permute(const Tensor &x, const std::vector<int> &dims);
 Tensor transpose(const Tensor &x, int64_t a, int64_t b);
 Tensor reshape(const Tensor &x, const Sizes &sizes);
 Tensor flatten(const Tensor &x);
+Expr vectorsOf(const Tensor &x); // how many vectors along its last dim there are
 Tensor unsqueeze(const Tensor &x, int64_t dim);
 Tensor squeeze(const Tensor &x, int64_t dim); // unconditionally
 Tensor select(const Tensor &x, int64_t dim, Expr index);

@@ -146,6 +146,7 @@ Tensor reshape(const Tensor &x, const Sizes &sizes) {
 }
 
 Tensor flatten(const Tensor &x) { return reshape(x, {x.numel()}); }
+Expr vectorsOf(const Tensor &x) { return product(Sizes(x.sizes().begin(), x.sizes().end() - 1)); }
 
 Tensor unsqueeze(const Tensor &x, int64_t dim) {
   size_t d = static_cast<size_t>(dim < 0 ? dim + x.rank() + 1 : dim);
