@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Exports PyTorch's own operator database, sample by sample, to .pt2 files with inputs and expected outputs.
 
-    tools/opinfo_export.py OUT [--samples f32=4,bf16=2,i64=2,bool=2] [--ops REGEX] [--procs 2] [--limit 20]
+    tools/opinfo_export.py OUT [--samples f32=4,bf16=2,i64=2,bool=2] [--ops REGEX] [--procs 2] [--limit 20] [--context SEED]
 
 Writes OUT/<op>/<dtype>_<n>/{model.pt2,core.pt2,inputs.safetensors,outputs.safetensors}, OUT/<op>/index.json and, at the
 end, OUT/index.json: for each sample its targets, tolerance and whether its values may be compared; for each skipped one
-the reason. model.pt2 is straight from torch.export, core.pt2 after run_decompositions(); "core" in the index says which
+the reason. With --context each operator stands between others: its operands come out of views, copies and arithmetic that leave their values, its
+results go on into more (opinfo_context.py). model.pt2 is straight from torch.export, core.pt2 after run_decompositions(); "core" in the index says which
 targets that has, or in words why torch did not make it. Resumable: samples in an op's index are not made again. OUT must lie outside the repository.
 """
 import argparse
@@ -26,6 +27,8 @@ import torch  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402
 
 import neso_cases as cases  # noqa: E402
+from opinfo_check import FREE  # noqa: E402
+from opinfo_context import Context  # noqa: E402
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "i64": torch.int64, "bool": torch.bool,
           "f64": torch.float64, "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "c64": torch.complex64}
@@ -43,9 +46,9 @@ class Skip(Exception):
 class OpModule(torch.nn.Module):
     """An operator with everything but its tensors baked in."""
 
-    def __init__(self, op, leaves, spec):
+    def __init__(self, op, leaves, spec, context=None):
         super().__init__()
-        self.op, self.spec = op, spec
+        self.op, self.spec, self.context = op, spec, context
         # A tensor leaf is replaced by its number among the inputs.
         self.leaves = []
         count = 0
@@ -57,9 +60,12 @@ class OpModule(torch.nn.Module):
                 self.leaves.append(("value", leaf))
 
     def forward(self, *tensors):
+        if self.context:
+            tensors = self.context.before(tensors)
         leaves = [tensors[value] if kind == "tensor" else value for kind, value in self.leaves]
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)
-        return self.op(*args, **kwargs)
+        result = self.op(*args, **kwargs)
+        return self.context.after(result) if self.context else result
 
 
 def on_alarm(signum, frame):
@@ -143,14 +149,14 @@ def export_core(module, tensors, folder):
         return f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200]}"
 
 
-def export_sample(op, sample, dtype, folder):
+def export_sample(op, sample, dtype, folder, context=None):
     leaves, spec = pytree.tree_flatten(((sample.input, *sample.args), dict(sample.kwargs)))
     tensors = [leaf.detach() for leaf in leaves if isinstance(leaf, torch.Tensor)]
     if any(t.layout != torch.strided for t in tensors):
         raise Skip("input is not strided")
     if sum(t.numel() * t.element_size() for t in tensors) > MAX_BYTES:
         raise Skip("inputs too large")
-    module = OpModule(op, leaves, spec).eval()
+    module = OpModule(op, leaves, spec, context).eval()
     outputs, after = run_eager(module, tensors, 1)
     if any(o is not None and o.layout != torch.strided for o in outputs):
         raise Skip("output is not strided")
@@ -224,7 +230,8 @@ def export_op(op, args):
             record = {"sample": pick}
             signal.alarm(args.limit)
             try:
-                record |= export_sample(op, samples[pick], dtype, folder / key)
+                context = Context(f"{args.context}/{op_name(op)}/{key}", op_name(op) in FREE) if args.context else None
+                record |= export_sample(op, samples[pick], dtype, folder / key, context)
             except Skip as reason:
                 record["skipped"] = str(reason)
             except BaseException as error:
@@ -271,6 +278,7 @@ def main():
     parser.add_argument("--ops", default=".", help="regular expression on the operator's name")
     parser.add_argument("--procs", type=int, default=2)
     parser.add_argument("--limit", type=int, default=20, help="seconds a sample")
+    parser.add_argument("--context", default="", help="a seed: operators between others")
     args = parser.parse_args()
     args.samples = [(s.split("=")[0], int(s.split("=")[1])) for s in args.samples.split(",")]
     from torch.testing._internal.common_methods_invocations import op_db
