@@ -237,9 +237,11 @@ static Tensors fractionalMaxPool(OpCall &o, size_t spatial) {
       // Numbers stand in the order of the dims for volumes, in the other one for planes.
       Expr which = static_cast<int64_t>(spatial == 2 ? 1 - d : d);
       Val u = samples.at(b, {i[0], i[1], which}), n = b.index(outSizes[d + 2] - 1, u.dtype);
-      Val alpha = b.index(in[d] - kernel[d], u.dtype) / vmax(n, num(n, 1)), k = b.index(i[d + 2], u.dtype);
+      // Rounded at each step as ATen does: where a window begins depends on it.
+      auto r = [&](Val v) { return b.round(v, samples.dtype()); };
+      Val alpha = r(r(b.index(in[d] - kernel[d], u.dtype)) / r(vmax(n, num(n, 1)))), k = r(b.index(i[d + 2], u.dtype));
       Val start =
-          b.cast(un(OpKind::Trunc, (k + u) * alpha), DType::I64) - b.cast(un(OpKind::Trunc, u * alpha), DType::I64);
+          b.cast(un(OpKind::Trunc, r(r(k + u) * alpha)), DType::I64) - b.cast(un(OpKind::Trunc, r(u * alpha)), DType::I64);
       start = where(b.compare(OpKind::Eq, i[d + 2], outSizes[d + 2] - 1), b.index(in[d] - kernel[d]), start);
       at.push_back(b.indirect(start, in[d] - kernel[d] + 1, false, false));
     }
