@@ -36,6 +36,8 @@ public:
     next_.resize(groups_.size());
     previous_.resize(groups_.size());
     version_.resize(groups_.size());
+    seen_.resize(groups_.size());
+    for (size_t g = 0; g < groups_.size(); ++g) level_.push_back(g);
     findDependences();
     findSymbolDependences();
     findUsers(shared);
@@ -55,6 +57,9 @@ private:
   std::vector<Group> groups_;
   std::vector<std::set<int32_t>> touched_;        // buffers, by group
   std::vector<std::set<size_t>> next_, previous_; // dependences between groups
+  std::vector<size_t> level_;        // of a group is below those of its successors: what lies above another cannot lead to it (Pearce and Kelly 2006)
+  mutable std::vector<size_t> seen_; // the search that saw a group last
+  mutable size_t searches_ = 0;
   std::vector<int> version_;
   std::vector<int64_t> cost_; // of a group's nodes
   std::vector<std::set<size_t>> users_;      // groups, by buffer
@@ -163,19 +168,35 @@ private:
 
   /// Is there a way from a to b through another group? Joining them would make a circle.
   bool detour(size_t from, size_t to) const {
-    std::vector<bool> seen(groups_.size());
+    const size_t search = ++searches_;
     std::vector<size_t> stack;
+    auto visit = [&](size_t n) {
+      if (seen_[n] == search || level_[n] >= level_[to]) return;
+      seen_[n] = search;
+      stack.push_back(n);
+    };
     for (size_t n : next_[from])
-      if (n != to) stack.push_back(n), seen[n] = true;
+      if (n != to) visit(n);
     while (!stack.empty()) {
       size_t g = stack.back();
       stack.pop_back();
       for (size_t n : next_[g]) {
         if (n == to) return true;
-        if (!seen[n]) seen[n] = true, stack.push_back(n);
+        visit(n);
       }
     }
     return false;
+  }
+
+  /// Lifts what a group that has moved to another level leads to.
+  void lift(size_t group) {
+    std::vector<size_t> stack{group};
+    while (!stack.empty()) {
+      const size_t g = stack.back();
+      stack.pop_back();
+      for (size_t n : next_[g])
+        if (level_[n] <= level_[g]) level_[n] = level_[g] + 1, stack.push_back(n);
+    }
   }
 
   std::string tooMuch(size_t a, size_t b) const {
@@ -285,6 +306,8 @@ private:
     redirect(previous_, next_);
     next_[a].erase(a);
     previous_[a].erase(a);
+    level_[a] = std::max(level_[a], level_[b]);
+    lift(a);
   }
 
   /// Groups in a topological order, earliest program position first.
