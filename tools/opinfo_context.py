@@ -93,7 +93,7 @@ AFTER = [
     lambda o: torch.cat([o, o * 2], -1), lambda o: o.reshape(-1)[::2], lambda o: o.unsqueeze(-1) * torch.arange(1, 4), lambda o: o.cumsum(0), lambda o: o.expand(2, *o.shape).sum(0),
     lambda o: o.narrow(-1, 0, 1) + o,
 ]
-ON_FLOATS = [lambda o: o.relu() + o.tanh(), lambda o: o.softmax(-1), lambda o: F.layer_norm(o, o.shape[-1:]) if o.shape[-1] > 3 else o * 3, lambda o: o.amax(-1, keepdim=True) - o, lambda o: torch.sigmoid(o) * o]
+ON_FLOATS = [lambda o: o.relu() + o.tanh(), lambda o: o.softmax(-1), lambda o: F.layer_norm(o, o.shape[-1:], eps=1.0), lambda o: o.amax(-1, keepdim=True) - o, lambda o: torch.sigmoid(o) * o]
 
 
 class Context:
