@@ -1,10 +1,14 @@
 // What the runtime itself costs: time of one step (a launch of a kernel that does nothing), of an empty run, and of
 // loading. Prints one line a figure; with --check fails when a step takes 200 ns or loading a small package 5 ms.
+// With --threads [MOST]: what a kernel pays for being shared among 2, 4, … threads.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
+#include "device/cpu/pool.h"
 #include "test/harness.h"
 
 using namespace neso_test;
@@ -44,9 +48,44 @@ double runTime(int launches) {
   std::nth_element(times.begin(), times.begin() + 1000, times.end());
   return times[1000];
 }
+
+/// Parts of 20 microseconds each, as many as there are threads.
+constexpr double kPart = 20e3;
+struct Job {
+  std::atomic<int> next{0}; // that nobody has
+  int parts = 0;
+};
+void work(void *data, int) {
+  Job &job = *static_cast<Job *>(data);
+  while (job.next.fetch_add(1) < job.parts)
+    for (double start = now(); now() - start < kPart;) {
+    }
+}
+
+/// Of jobs that follow each other closely, as the kernels of a model do: their time less that of a part.
+void forkAndJoin(int most) {
+  for (int threads = 1; threads <= most; threads *= 2) {
+    neso_rt::pool pool;
+    if (pool.start(threads) != NESO_OK) return;
+    std::vector<double> times;
+    for (int k = 0; k < 2200; ++k) {
+      Job job;
+      job.parts = threads;
+      double start = now();
+      pool.run(threads, work, &job);
+      if (k >= 200) times.push_back(now() - start - kPart);
+    }
+    std::sort(times.begin(), times.end());
+    std::printf("%d threads %.2f us, nine of ten under %.2f\n", threads, times[times.size() / 2] * 1e-3, times[times.size() * 9 / 10] * 1e-3);
+  }
+}
 } // namespace
 
 int main(int argc, char **argv) {
+  if (argc > 1 && strcmp(argv[1], "--threads") == 0) {
+    forkAndJoin(argc > 2 ? atoi(argv[2]) : neso_rt::usable_cores());
+    return 0;
+  }
   double empty = runTime(0), many = runTime(1000), step = (many - empty) / 1000;
   std::string bytes = idle(50);
   std::vector<double> loads;
