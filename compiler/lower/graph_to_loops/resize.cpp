@@ -72,78 +72,149 @@ static std::array<Val, 4> cubicWeights(Val f) {
   return {outer(f + 1.0), inner(f), inner(1.0 - f), outer(2.0 - f)};
 }
 
-/// The matrix [out, in] of an antialiased resampling of one dim: every output is a weighted sum over the support of the filter, which is widened
-/// where the image shrinks.
+namespace {
+/// The neighbours [from, to) of one output and what each of them counts, before the weights are made to add up to one.
+struct Filter {
+  Val center, widen, from, to;
+  bool cubic;
+  Val weightOf(Val j) const;
+};
+
+/// The same of a resampling that is not antialiased: of the neighbours around a position, those beyond an edge count for the edge.
+struct Around {
+  Val base, first, last;
+  std::vector<Val> weights;
+  Val weightOf(Val j) const;
+};
+
+Val Filter::weightOf(Val j) const {
+  Val t = un(OpKind::Abs, (j - center + 0.5) / widen), w = vmax(1.0 - t, num(t, 0));
+  // Keys with a = -0.5.
+  if (cubic)
+    w = where(t < 1.0, (t * 1.5 - 2.5) * t * t + 1.0, where(t < 2.0, ((t * -0.5 + 2.5) * t - 4.0) * t + 2.0, 0.0));
+  return where(j >= from && j < to, w, num(w, 0));
+}
+
+Val Around::weightOf(Val j) const {
+  Val total = num(j, 0);
+  for (size_t k = 0; k < weights.size(); ++k) {
+    const Val at = vmin(vmax(base + (static_cast<double>(k) - (weights.size() == 4 ? 1 : 0)), num(j, 0)), last);
+    total = total + where(eq(at, j), weights[k], num(j, 0));
+  }
+  return total;
+}
+} // namespace
+
+/// Every output of an antialiased resampling is a weighted sum over the support of a filter that is widened where the image shrinks.
+static Filter filterAt(BodyBuilder &b, const Axis &a, Expr i, bool align, bool cubic, DType c) {
+  Val scale = scaleOf(b, a, align, c), widen = vmax(scale, num(scale, 1)), support = widen * (cubic ? 2.0 : 1.0);
+  Val center = scale * (b.index(i, c) + 0.5), from = un(OpKind::Trunc, center - support + 0.5);
+  return {center, widen, vmax(from, num(from, 0)), vmin(un(OpKind::Trunc, center + support + 0.5), b.index(a.in, c)), cubic};
+}
+
+static Around tapAt(BodyBuilder &b, const Axis &a, Expr i, bool align, bool cubic, DType c) {
+  const Val s = scaleOf(b, a, align, c), pos = b.index(i, c), last = b.index(a.in - 1, c);
+  Val p = align ? pos * s : (pos + 0.5) * s - 0.5;
+  if (!cubic) p = vmax(p, num(p, 0));
+  const Val base = vmin(un(OpKind::Floor, p), last), f = vmin(vmax(p - base, num(p, 0)), num(p, 1));
+  Around around{base, vmax(base - (cubic ? 1.0 : 0.0), num(p, 0)), last, {1.0 - f, f}};
+  if (cubic) {
+    const std::array<Val, 4> four = cubicWeights(f);
+    around.weights.assign(four.begin(), four.end());
+  }
+  return around;
+}
+
+/// The matrix [out, in] of an antialiased resampling of one dim.
 static Tensor filterOf(Lowering &ctx, const Axis &a, bool align, bool cubic, DType c) {
-  Tensor raw = Tensor::lazy(ctx, c, {a.out, a.in}, [=](BodyBuilder &b, const Index &i) {
-    Val scale = scaleOf(b, a, align, c), widen = vmax(scale, num(scale, 1)), support = widen * (cubic ? 2.0 : 1.0);
-    Val center = scale * (b.index(i[0], c) + 0.5), j = b.index(i[1], c), from = un(OpKind::Trunc, center - support + 0.5);
-    from = vmax(from, num(from, 0));
-    Val to = vmin(un(OpKind::Trunc, center + support + 0.5), b.index(a.in, c));
-    Val t = un(OpKind::Abs, (j - center + 0.5) / widen), w = vmax(1.0 - t, num(t, 0));
-    // Keys with a = -0.5.
-    if (cubic)
-      w = where(t < 1.0, (t * 1.5 - 2.5) * t * t + 1.0, where(t < 2.0, ((t * -0.5 + 2.5) * t - 4.0) * t + 2.0, 0.0));
-    return where(j >= from && j < to, w, num(w, 0));
-  });
+  Tensor raw = Tensor::lazy(ctx, c, {a.out, a.in}, [=](BodyBuilder &b, const Index &i) { return filterAt(b, a, i[0], align, cubic, c).weightOf(b.index(i[1], c)); });
   raw.realize();
   return div(raw, sum(raw, {1}, true, c)).realize();
 }
 
-/// The same of a resampling that is not antialiased: of the taps around a position, those beyond an edge count for the edge.
-static Tensor tapsOf(Lowering &ctx, const Axis &a, bool align, bool cubic, DType c) {
-  return Tensor::lazy(ctx, c, {a.out, a.in}, [=](BodyBuilder &b, const Index &i) {
-    const Val s = scaleOf(b, a, align, c), pos = b.index(i[0], c), j = b.index(i[1], c), last = b.index(a.in - 1, c);
-    Val p = align ? pos * s : (pos + 0.5) * s - 0.5;
-    if (!cubic) p = vmax(p, num(p, 0));
-    const Val base = vmin(un(OpKind::Floor, p), last), f = vmin(vmax(p - base, num(p, 0)), num(p, 1));
-    std::vector<Val> weights{1.0 - f, f};
-    if (cubic) {
-      const std::array<Val, 4> four = cubicWeights(f);
-      weights.assign(four.begin(), four.end());
-    }
-    Val total = b.constant(c, 0);
-    for (size_t k = 0; k < weights.size(); ++k) {
-      const Val at = vmin(vmax(base + (static_cast<double>(k) - (cubic ? 1 : 0)), num(p, 0)), last);
-      total = total + where(eq(at, j), weights[k], num(p, 0));
-    }
-    return total;
-  }).realize();
+namespace {
+/// What each output of one dim is made of: `most` neighbours from start [out] on, times weights [most, out]; those behind the last have weight 0.
+struct Taps {
+  Tensor start, weights;
+  Expr most, in;
+};
+} // namespace
+
+/// How many neighbours an output of an antialiased resampling has at most: the filter is as wide as the image shrinks.
+static Expr widestFilter(const Axis &a, bool align, bool cubic) {
+  Expr shrinks = align ? ceilDiv(a.in - 1, max(a.out - 1, 1))
+                 : a.factor && *a.factor > 0 ? Expr(static_cast<int64_t>(std::ceil(1.0 / *a.factor)))
+                                             : ceilDiv(a.in, a.out);
+  return max(shrinks, 1) * (cubic ? 4 : 2) + 1;
 }
 
-/// One dim of an image of bytes, resampled as ATen's kernel for CPUs does it (separable_upsample_generic_Nd_kernel_impl): by weights [out, in] of 16
-/// bits, with as many of them behind the point as the greatest weight allows, and rounded to a byte. x: i32, resampled along its last dim.
-static Tensor resampleBytes(const Tensor &x, const Tensor &weights) {
-  const Tensor most = reshape(amax(weights, {0, 1}, true), {});
+static Taps tapsOf(Lowering &ctx, const Axis &a, bool align, bool cubic, bool antialiases, DType c) {
+  Taps taps{{}, {}, antialiases ? ctx.facts.simplify(widestFilter(a, align, cubic)) : Expr(cubic ? 4 : 2), a.in};
+  taps.start = Tensor::lazy(ctx, DType::I64, {a.out}, [=](BodyBuilder &b, const Index &i) {
+    return b.cast(antialiases ? filterAt(b, a, i[0], align, cubic, c).from : tapAt(b, a, i[0], align, cubic, c).first, DType::I64);
+  }).realize();
+  const Tensor start = taps.start;
+  Tensor raw = Tensor::lazy(ctx, c, {taps.most, a.out}, [=](BodyBuilder &b, const Index &i) {
+    const Val j = b.cast(start.at(b, {i[1]}), c) + b.index(i[0], c);
+    return antialiases ? filterAt(b, a, i[1], align, cubic, c).weightOf(j) : tapAt(b, a, i[1], align, cubic, c).weightOf(j);
+  }).realize();
+  taps.weights = antialiases ? div(raw, sum(raw, {0}, true, c)).realize() : raw;
+  return taps;
+}
+
+/// x with the last but one dim resampled, summed in acc: neighbours along the last one lie side by side.
+static Tensor resampled(const Tensor &x, const Taps &taps, DType acc) {
+  Sizes sizes = x.sizes();
+  const size_t d = sizes.size() - 2;
+  sizes[d] = taps.weights.size(1);
+  return x.ctx().reduce(loops::ReduceKind::Sum, acc, sizes, {taps.most}, [=](BodyBuilder &b, const Index &i, const Index &r) {
+    const Val at = vmin(taps.start.at(b, {i[d]}) + b.index(r[0]), b.index(taps.in - 1));
+    Index j = i;
+    j[d] = b.indirect(at, taps.in, false, false);
+    return b.cast(x.at(b, j), acc) * b.cast(taps.weights.at(b, {r[0], i[d]}), acc);
+  })[0];
+}
+
+/// The last two dims of x change places in memory, too.
+static Tensor turned(const Tensor &x) {
+  const Tensor y = transpose(x, -2, -1);
+  return Tensor::lazy(x.ctx(), y.dtype(), y.sizes(), [y](BodyBuilder &b, const Index &i) { return y.at(b, i); }).realize();
+}
+
+/// One dim of an image of bytes, resampled as ATen's kernel for CPUs does it (separable_upsample_generic_Nd_kernel_impl): by weights of 16 bits,
+/// with as many of them behind the point as the greatest weight allows, and rounded to a byte.
+static Tensor resampleBytes(const Tensor &x, Taps taps) {
+  const Tensor most = reshape(amax(taps.weights, {0, 1}, true), {});
   const Tensor digits = map(most, [](Val w) {
                           // 2^(n + 1) times the greatest stays below 2^15 for so many n, and ATen tries 22.
                           Val n = num(w, 0);
                           for (int k = 0; k < 22; ++k) n = n + where(un(OpKind::Floor, w * std::exp2(k + 1) + 0.5) < 32768.0, num(w, 1), num(w, 0));
                           return n;
                         }).realize();
-  Tensor parts[] = {weights, digits};
-  const Tensor whole = cast(pointwise(parts, DType::F64, DType::F64,
-                                      [](std::span<const Val> v) {
-                                        const Val scaled = v[0] * un(OpKind::Exp2, v[1]);
-                                        return un(OpKind::Trunc, where(scaled < 0.0, scaled - 0.5, scaled + 0.5));
-                                      }),
-                            DType::I32)
-                           .realize();
-  const Tensor sums = matmul(x, transpose(whole, 0, 1)), places = cast(digits, DType::I32);
-  Tensor both[] = {sums, places};
-  return pointwise(both, DType::I32, DType::I32, [](std::span<const Val> v) {
-    const Val half = bin(OpKind::Shl, num(v[0], 1), v[1] - 1.0), rounded = bin(OpKind::Shr, v[0] + half, v[1]);
-    return vmin(vmax(rounded, num(rounded, 0)), num(rounded, 255));
-  });
+  Tensor parts[] = {taps.weights, digits};
+  taps.weights = cast(pointwise(parts, DType::F64, DType::F64,
+                                [](std::span<const Val> v) {
+                                  const Val scaled = v[0] * un(OpKind::Exp2, v[1]);
+                                  return un(OpKind::Trunc, where(scaled < 0.0, scaled - 0.5, scaled + 0.5));
+                                }),
+                      DType::I32)
+                     .realize();
+  Tensor both[] = {resampled(x, taps, DType::I32), cast(digits, DType::I32)};
+  return cast(pointwise(both, DType::I32, DType::I32,
+                        [](std::span<const Val> v) {
+                          const Val half = bin(OpKind::Shl, num(v[0], 1), v[1] - 1.0), rounded = bin(OpKind::Shr, v[0] + half, v[1]);
+                          return vmin(vmax(rounded, num(rounded, 0)), num(rounded, 255));
+                        }),
+              DType::U8)
+      .realize();
 }
 
 /// Images of bytes are resampled along their rows first.
 static Tensors resizeBytes(OpCall &o, const Tensor &x, bool cubic, bool antialiases) {
   const std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, 2);
   const bool align = o.flag("align_corners");
-  auto weights = [&](size_t d) { return (antialiases ? filterOf : tapsOf)(o.ctx, axes[d], align, cubic, DType::F64); };
-  const Tensor y = resampleBytes(cast(x, DType::I32), weights(1)).realize();
-  return {cast(transpose(resampleBytes(transpose(y, 2, 3), weights(0)), 2, 3), DType::U8)};
+  auto taps = [&](size_t d) { return tapsOf(o.ctx, axes[d], align, cubic, antialiases, DType::F64); };
+  return {resampleBytes(transpose(resampleBytes(turned(x), taps(1)), -2, -1), taps(0))};
 }
 
 /// Linear in each dim: 2^spatial loads.
@@ -362,8 +433,8 @@ static Tensors antialiased(OpCall &o, bool cubic) {
   const DType c = computeType(x.dtype());
   const std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, 2);
   const bool align = o.flag("align_corners");
-  Tensor y = matmul(cast(x, c), transpose(filterOf(o.ctx, axes[1], align, cubic, c), 0, 1));
-  return {cast(matmul(filterOf(o.ctx, axes[0], align, cubic, c), y), x.dtype())};
+  const Tensor y = resampled(turned(x), tapsOf(o.ctx, axes[1], align, cubic, true, c), c).realize();
+  return {cast(resampled(transpose(y, -2, -1), tapsOf(o.ctx, axes[0], align, cubic, true, c), c), x.dtype())};
 }
 
 static Tensors antialiasedGradient(OpCall &o, bool cubic) {

@@ -24,6 +24,12 @@ bool usesR(Expr e) {
   return false;
 }
 
+bool uses(Expr e, const std::set<Symbol> &any) {
+  for (Symbol s : symbolsOf(e))
+    if (any.contains(s)) return true;
+  return false;
+}
+
 /// The symbol and what the body computes of it and uses as an index.
 std::set<Symbol> movingAlong(const loops::Body &body, Symbol along) {
   std::set<Symbol> moving = {along};
@@ -121,8 +127,11 @@ private:
     bool slides = r().size() > 1; // windows of neighbouring results overlap
     for (size_t i = 0; i < nodes().size(); ++i) {
       if (!inner_[i]) continue;
+      // r itself and what is looked up by it: the places of an interpolation's neighbours.
+      std::set<Symbol> moving;
+      for (size_t k = 0; k < r().size(); ++k) moving.merge(movingAlong(nodes()[i].body(), Symbol::inner(k)));
       loops::forEachAccess(nodes()[i], [&](const loops::Access &load) {
-        if (load.writes() || !usesR(load.index)) return;
+        if (load.writes() || !uses(load.index, moving)) return;
         auto unit = [&](Symbol s) {
           std::optional<Affine> a = affineIn(load.index, s);
           return a && a->coefficient.isConst(1);
