@@ -427,6 +427,21 @@ TEST(Tiling, LoopsWalkAlongMemory) {
   EXPECT_TRUE(tilingOfSum(100, 100000, true, blocks).carriesTiles);
 }
 
+TEST(Tiling, RowsThatAreLookedUpRunAlongMemoryToo) {
+  // y[i] = sum over r of x[place[r]][i]: neighbours of the result lie side by side, those along r lie where the data says.
+  constexpr int64_t kResults = 1000, kLength = 100;
+  Maker m;
+  const BufferId x = m.input("x", 7 * kResults), place = m.input("place", kLength, DType::I64), y = addTemp(m.p, "y", DType::F32, kResults);
+  ReductionSpec sum;
+  Op row{OpKind::Indirect, DType::I64};
+  row.a = appendLoad(sum.body, place, DType::I64, r(0)), row.symbol = Symbol::indirect(0), row.bound = 7;
+  append(sum.body, row);
+  sum.reductions = {{ReduceKind::Sum, DType::F32, appendLoad(sum.body, x, DType::F32, Expr(row.symbol) * kResults + i(0)), {{y, i(0), 0}}}};
+  m.node({kResults}, {kLength}, sum), m.output(y);
+  plan::Plan plan = m.plan();
+  EXPECT_EQ(chooseTilings(plan, TileTarget())[0].loop.value().shape, LoopTiling::Shape::Columns);
+}
+
 TEST(Tiling, BlocksOfThreadsFillChannelsLike96) {
   auto tileOf = [](int64_t channels, bool threadBlocks) {
     constexpr int64_t kImages = 64, kPositions = 56;
