@@ -98,7 +98,10 @@ def windows():
     image = lambda n: [r(1, 8, square(n // 8), square(n // 8))]  # noqa: E731
     return [
         case("max_pool1d_31", lambda x: F.max_pool1d(x, 31, 1, 15), rows), case("max_pool2d", lambda x: F.max_pool2d(x, 3, 2, 1), image), case("max_pool2d_13", lambda x: F.max_pool2d(x, 13, 1, 6), image), case("avg_pool2d", lambda x: F.avg_pool2d(x, 3, 1, 1), image), case("avg_pool1d_31", lambda x: F.avg_pool1d(x, 31, 1), rows),
-        case("interpolate", lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"), image), case("interpolate_antialias", lambda x: F.interpolate(x, scale_factor=0.5, mode="bilinear", antialias=True), image), case("pad_reflect", lambda x: F.pad(x, (3, 3, 3, 3), mode="reflect"), image), case("unfold", lambda x: F.unfold(x, 3), image),
+        case("interpolate", lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"), image), case("interpolate_antialias", lambda x: F.interpolate(x, scale_factor=0.5, mode="bilinear", antialias=True), image),
+        case("resize_bytes", lambda x: F.interpolate(x, (224, 224), mode="bilinear"), lambda n: (torch.randint(0, 256, (1, 3, square(n), square(n)), dtype=torch.uint8),)),
+        case("resize_bytes_antialias", lambda x: F.interpolate(x, (224, 224), mode="bilinear", antialias=True), lambda n: (torch.randint(0, 256, (1, 3, square(n), square(n)), dtype=torch.uint8),)),
+        case("pad_reflect", lambda x: F.pad(x, (3, 3, 3, 3), mode="reflect"), image), case("unfold", lambda x: F.unfold(x, 3), image),
         case("pixel_shuffle", lambda x: F.pixel_shuffle(x, 2), image), case("grid_sample", lambda x, g: F.grid_sample(x, g, align_corners=False), lambda n: [*image(n), torch.rand(1, square(n // 8), square(n // 8), 2) * 2 - 1]),
     ]
 
