@@ -141,7 +141,7 @@ def image_gradients():
         c("max_pool3d", pool3d, "f32 1x2x4x6x6"),
         c("nearest1d", resize_gradients("upsample_nearest1d", 9), "f32 2x3x4"), c("nearest2d", resize_gradients("upsample_nearest2d", 6, 5), "f32 2x3x3x4"), c("nearest3d", resize_gradients("upsample_nearest3d", 4, 3, 7), "f32 1x2x2x3x4"),
         c("nearest2d_smaller", resize_gradients("upsample_nearest2d", 3, 2), "f32 1x2x7x5"), c("nearest_exact2d", resize_gradients("_upsample_nearest_exact2d", 5, 7), "f32 1x2x3x4"),
-        c("nearest2d_factors", resize_gradients("upsample_nearest2d", 7, 9, rest=(2.5, 2.4)), "f32 1x2x3x4"), c("nearest2d_double", resize_gradients("upsample_nearest2d", 6, 8), "f32 1x2x3x4"),
+        c("nearest2d_overlooks", resize_gradients("upsample_nearest2d", 3, 8, rest=(1.1, 2.05)), "f32 1x2x3x4"), c("nearest1d_overlooks", resize_gradients("upsample_nearest1d", 7, rest=(1.1,)), "f32 1x2x7"), c("nearest2d_factors", resize_gradients("upsample_nearest2d", 7, 9, rest=(2.5, 2.4)), "f32 1x2x3x4"), c("nearest2d_double", resize_gradients("upsample_nearest2d", 6, 8), "f32 1x2x3x4"),
         c("linear1d", resize_gradients("upsample_linear1d", 9, rest=(False,)), "f32 2x3x4"), c("linear1d_aligned", resize_gradients("upsample_linear1d", 9, rest=(True,)), "f32 2x3x4"),
         c("bilinear2d", resize_gradients("upsample_bilinear2d", 6, 5, rest=(False,)), "f32 2x3x3x4"), c("bilinear2d_aligned", resize_gradients("upsample_bilinear2d", 6, 5, rest=(True,)), "f32 2x3x3x4"),
         c("bilinear2d_one_dim", resize_gradients("upsample_bilinear2d", 3, 9, rest=(False,)), "f32 2x3x3x4"), c("bilinear2d_factors", resize_gradients("upsample_bilinear2d", 7, 9, rest=(False, 2.5, 2.4)), "f32 1x2x3x4"),

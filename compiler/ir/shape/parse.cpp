@@ -251,7 +251,36 @@ private:
   static constexpr int64_t kMaxDenominator = int64_t(1) << 20;
   static std::optional<int64_t> denominatorOf(Symbol symbol) {
     if (symbol.kind() != Symbol::Kind::Fraction) return std::nullopt;
-    return static_cast<int64_t>(symbol.number());
+    return static_cast<int64_t>(symbol.number() & ~(kRoundedDown | kRoundedUp | kDecimal));
+  }
+  // Python multiplies a size n by a decimal fraction in double precision: fl(fl(a / b) n). That lies within 2^-52 of a n / b, relatively, so it has the same
+  // floor and ceiling while a n < 2^52, but where a n / b is whole: there fl(a / b) may lead to the next number below or above. It leads to the whole number
+  // itself if fl(a / b) is off by 2^-54 at most, relatively (half of what separates the whole number from its neighbour, which is nearest below a power of two).
+  // Which way it is off by more stands beside the denominator. So much holds of one product alone.
+  static constexpr size_t kDecimal = size_t(1) << 24, kRoundedDown = size_t(1) << 25, kRoundedUp = size_t(1) << 26;
+  static constexpr int64_t kMaxDecimal = 1 << 16;
+  static bool isDecimal(Symbol symbol) { return symbol.kind() == Symbol::Kind::Fraction && (symbol.number() & kDecimal) != 0; }
+  static bool hasDecimal(Expr e) {
+    for (Symbol s : symbolsOf(e))
+      if (isDecimal(s)) return true;
+    return false;
+  }
+  /// value, of the least denominator that gives it.
+  static std::optional<Expr> decimal(double value) {
+    if (!(value > 0 && value < 16)) return std::nullopt;
+    for (int64_t b = 3; b <= kMaxDecimal; ++b) {
+      const int64_t a = std::llround(value * static_cast<double>(b));
+      if (a == 0 || static_cast<double>(a) / static_cast<double>(b) != value) continue;
+      // value = m 2^(e - 53): how far from a / b, in units of 2^(e - 53) / b.
+      int e = 0;
+      const auto m = static_cast<int64_t>(std::ldexp(std::frexp(value, &e), 53));
+      const __int128 exact = static_cast<__int128>(a) << (53 - e), off = exact - static_cast<__int128>(m) * b;
+      size_t number = static_cast<size_t>(b) | kDecimal;
+      if (off > exact >> 54) number |= kRoundedDown;
+      if (-off > exact >> 54) number |= kRoundedUp;
+      return Expr(a) * Symbol::of(Symbol::Kind::Fraction, number);
+    }
+    return std::nullopt;
   }
   static bool hasFraction(Expr e) {
     for (Symbol s : symbolsOf(e))
@@ -268,6 +297,7 @@ private:
       std::optional<int64_t> d = denominatorOf(s);
       if (!d) continue;
       std::optional<Affine> f = affineIn(e, s);
+      if (f && isDecimal(s) && (!f->rest.isConst(0) || (s.number() & (up ? kRoundedUp : kRoundedDown)))) return error("a number with too fine a fraction");
       if (!f || __builtin_mul_overflow(denominator, *d, &denominator) || denominator > kMaxDenominator)
         return error("a number with too fine a fraction");
       e = f->coefficient + f->rest * Expr(*d);
@@ -291,7 +321,10 @@ private:
     pos_ = close + 1;
     int64_t denominator = 1;
     while (value != std::floor(value) && denominator < kMaxDenominator) value *= 2, denominator *= 2;
-    if (value != std::floor(value) || !(std::fabs(value) < 9e15)) return error("a number with too fine a fraction");
+    if (value != std::floor(value) || !(std::fabs(value) < 9e15)) {
+      std::optional<Expr> fraction = decimal(std::strtod(number.c_str(), nullptr));
+      return fraction ? fraction : error("a number with too fine a fraction");
+    }
     Expr numerator(static_cast<int64_t>(value));
     return denominator == 1 ? numerator : over(numerator, denominator);
   }
@@ -328,7 +361,13 @@ private:
       if (hasFraction(e) && name != "Add" && name != "Mul" && name != "ToFloat" && name != "Identity")
         return error("a number with a fraction in " + name);
     if (name == "Integer" && needs(1)) return a[0];
-    if (name == "Add") return sum(a);
+    const bool rounds = std::any_of(a.begin(), a.end(), hasDecimal);
+    if (name == "Add") return rounds ? error("a sum with a number with too fine a fraction") : std::optional(sum(a));
+    if (name == "Mul" && rounds) {
+      // The number and a whole one.
+      auto literal = [](Expr e) { return hasDecimal(e) && symbolsOf(e).size() == 1; };
+      if (!needs(2) || !(literal(a[0]) ? !hasFraction(a[1]) : literal(a[1]) && !hasFraction(a[0]))) return error("a product of several numbers with fractions");
+    }
     if (name == "Mul") return product(a);
     if (name == "Max" || name == "max") return fold(max);
     if (name == "Min" || name == "min") return fold(min);

@@ -72,8 +72,14 @@ enum class Resampling { Nearest, Linear, Cubic };
 template <Resampling K> Tensors resizeGradient(OpCall &o, size_t spatial) {
   const Tensor g = o.t("grad_output").reused();
   const Sizes in = o.exprs("input_size");
-  const std::vector<Axis> axes = axesOf(o, in, g.sizes(), spatial);
   const bool align = K != Resampling::Nearest && o.flag("align_corners"), exact = o.node.target.find("exact") != std::string::npos;
+  std::vector<Axis> axes = axesOf(o, in, g.sizes(), spatial,
+                                  K == Resampling::Linear            ? Axis::Overlooks::Same
+                                  : K == Resampling::Cubic || exact ? Axis::Overlooks::Nothing
+                                                                    : Axis::Overlooks::SameAndDouble);
+  // An image that keeps both sizes is copied.
+  if (K == Resampling::Cubic && std::all_of(axes.begin(), axes.end(), [&](const Axis &a) { return o.ctx.facts.provablyEqual(a.in, a.out); }))
+    for (Axis &a : axes) a.factor.reset();
   const DType acc = computeType(g.dtype()), c = g.dtype() == DType::F64 ? DType::F64 : DType::F32;
   const Strided w = zeros(o, in, acc);
   constexpr size_t kTaps = K == Resampling::Nearest ? 1 : K == Resampling::Linear ? 2 : 4;

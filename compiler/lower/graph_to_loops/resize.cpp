@@ -5,12 +5,12 @@
 
 namespace neso::lower {
 
-std::vector<Axis> axesOf(OpCall &o, const Sizes &in, const Sizes &out, size_t spatial) {
+std::vector<Axis> axesOf(OpCall &o, const Sizes &in, const Sizes &out, size_t spatial, Axis::Overlooks overlooks) {
   std::vector<Axis> axes;
   std::vector<double> factors = o.numbers("scale_factors");
   const char *names[3][3] = {{"scales", "", ""}, {"scales_h", "scales_w", ""}, {"scales_d", "scales_h", "scales_w"}};
   for (size_t d = 0; d < spatial; ++d) {
-    Axis a{in[2 + d], out[2 + d], std::nullopt};
+    Axis a{in[2 + d], out[2 + d], std::nullopt, overlooks};
     if (d < factors.size()) a.factor = factors[d];
     if (o.has(names[spatial - 1][d])) a.factor = o.number(names[spatial - 1][d]);
     axes.push_back(a);
@@ -24,9 +24,16 @@ static Val scaleOf(BodyBuilder &b, const Axis &a, bool align, DType c) {
     if (a.out.isConst(1)) return b.constant(c, 0);
     return b.index(a.in - 1, c) / b.index(a.out - 1, c);
   }
-  if (a.factor && *a.factor > 0)
-    return b.constant(c, c == DType::F32 ? static_cast<double>(static_cast<float>(1.0 / *a.factor)) : 1.0 / *a.factor);
-  return b.index(a.in, c) / b.index(a.out, c);
+  if (!a.factor || !(*a.factor > 0)) return b.index(a.in, c) / b.index(a.out, c);
+  Val given = b.constant(c, c == DType::F32 ? static_cast<double>(static_cast<float>(1.0 / *a.factor)) : 1.0 / *a.factor);
+  auto unless = [&](Expr size, double scale) {
+    const Expr less = b.facts().simplify(a.out - size);
+    if (less.isConst()) return less.isConst(0) ? b.constant(c, scale) : given;
+    return where(b.compare(OpKind::Eq, a.out, size), b.constant(c, scale), given);
+  };
+  if (a.overlooks != Axis::Overlooks::Nothing) given = unless(a.in, 1);
+  if (a.overlooks == Axis::Overlooks::SameAndDouble) given = unless(a.in * 2, 0.5);
+  return given;
 }
 
 Expr nearestAt(BodyBuilder &b, const Axis &a, Expr i, bool exact) {
@@ -45,7 +52,8 @@ Expr nearestAt(BodyBuilder &b, const Axis &a, Expr i, bool exact) {
 static Tensors nearest(OpCall &o, size_t spatial) {
   Tensor x = source(o.t(o.has("input") ? "input" : "self"));
   bool exact = o.node.target.find("exact") != std::string::npos;
-  std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, spatial);
+  // ATen has other kernels for images of one and of three dims.
+  std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, spatial, exact || spatial != 2 ? Axis::Overlooks::Nothing : Axis::Overlooks::SameAndDouble);
   Tensor r = Tensor::lazy(o.ctx, x.dtype(), o.out().sizes, [=](BodyBuilder &b, const Index &i) {
     Index j{i[0], i[1]};
     for (size_t d = 0; d < spatial; ++d) j.push_back(nearestAt(b, axes[d], i[2 + d], exact));
@@ -55,7 +63,7 @@ static Tensors nearest(OpCall &o, size_t spatial) {
 }
 
 std::vector<Tap> linearTaps(BodyBuilder &b, const Axis &a, Expr i, bool align, DType c) {
-  if (b.facts().provablyEqual(a.in, a.out) && (!a.factor || *a.factor == 1)) return {{i, {}}};
+  if (b.facts().provablyEqual(a.in, a.out)) return {{i, {}}};
   Val s = scaleOf(b, a, align, c), pos = b.index(i, c);
   Val p = align ? pos * s : vmax((pos + 0.5) * s - 0.5, num(s, 0));
   Val lo = vmin(b.cast(un(OpKind::Floor, p), DType::I64), b.index(a.in - 1));
@@ -211,7 +219,7 @@ static Tensor resampleBytes(const Tensor &x, Taps taps) {
 
 /// Images of bytes are resampled along their rows first.
 static Tensors resizeBytes(OpCall &o, const Tensor &x, bool cubic, bool antialiases) {
-  const std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, 2);
+  const std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, 2, Axis::Overlooks::Same);
   const bool align = o.flag("align_corners");
   auto taps = [&](size_t d) { return tapsOf(o.ctx, axes[d], align, cubic, antialiases, DType::F64); };
   return {resampleBytes(transpose(resampleBytes(turned(x), taps(1)), -2, -1), taps(0))};
@@ -221,7 +229,7 @@ static Tensors resizeBytes(OpCall &o, const Tensor &x, bool cubic, bool antialia
 static Tensors linearResize(OpCall &o, size_t spatial) {
   Tensor x = source(o.t(o.has("input") ? "input" : "self"));
   bool align = o.flag("align_corners");
-  std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, spatial);
+  std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, spatial, Axis::Overlooks::Same);
   DType c = x.dtype() == DType::F64 ? DType::F64 : DType::F32;
   if (spatial == 2 && x.dtype() == DType::U8) return resizeBytes(o, x, false, false);
   if (!isFloat(x.dtype())) return o.fail("only floating point images are supported");
@@ -264,7 +272,7 @@ static Tensors bicubic(OpCall &o) {
   if (x.dtype() == DType::U8) return resizeBytes(o, x, true, false);
   if (!isFloat(x.dtype())) return o.fail("only floating point images are supported");
   bool align = o.flag("align_corners");
-  std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, 2);
+  std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, 2, Axis::Overlooks::Nothing);
   DType c = x.dtype() == DType::F64 ? DType::F64 : DType::F32;
   Tensor r = Tensor::lazy(o.ctx, x.dtype(), o.out().sizes, [=](BodyBuilder &b, const Index &i) {
     const std::vector<Tap> rows = cubicTaps(b, axes[0], i[2], align, c), columns = cubicTaps(b, axes[1], i[3], align, c);
@@ -431,7 +439,7 @@ static Tensors antialiased(OpCall &o, bool cubic) {
   if (x.dtype() == DType::U8) return resizeBytes(o, x, cubic, true);
   if (!isFloat(x.dtype())) return o.fail("only floating point images are supported");
   const DType c = computeType(x.dtype());
-  const std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, 2);
+  const std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, 2, Axis::Overlooks::Same);
   const bool align = o.flag("align_corners");
   const Tensor y = resampled(turned(x), tapsOf(o.ctx, axes[1], align, cubic, true, c), c).realize();
   return {cast(resampled(transpose(y, -2, -1), tapsOf(o.ctx, axes[0], align, cubic, true, c), c), x.dtype())};
@@ -440,7 +448,7 @@ static Tensors antialiased(OpCall &o, bool cubic) {
 static Tensors antialiasedGradient(OpCall &o, bool cubic) {
   const Tensor g = o.t("grad_output");
   const DType c = computeType(g.dtype());
-  const std::vector<Axis> axes = axesOf(o, o.exprs("input_size"), g.sizes(), 2);
+  const std::vector<Axis> axes = axesOf(o, o.exprs("input_size"), g.sizes(), 2, Axis::Overlooks::Nothing);
   const bool align = o.flag("align_corners");
   const Tensor y = matmul(cast(g, c), filterOf(o.ctx, axes[1], align, cubic, c));
   return {cast(matmul(transpose(filterOf(o.ctx, axes[0], align, cubic, c), 0, 1), y), g.dtype())};

@@ -10,10 +10,12 @@ namespace neso::lower {
 struct Axis {
   Expr in, out;
   std::optional<double> factor; // as the user gave it: output per input
+  /// Of which sizes ATen's kernels for CPUs overlook a factor that says something else: a size that stays, and twice the size.
+  enum class Overlooks : uint8_t { Nothing, Same, SameAndDouble } overlooks = Overlooks::Nothing;
 };
 
 /// The axes of images of the sizes `in` and `out`, [N, C, ...]; the factors are arguments of the call.
-std::vector<Axis> axesOf(OpCall &o, const Sizes &in, const Sizes &out, size_t spatial);
+std::vector<Axis> axesOf(OpCall &o, const Sizes &in, const Sizes &out, size_t spatial, Axis::Overlooks overlooks);
 
 /// The pixel that is nearest to output position i.
 Expr nearestAt(BodyBuilder &b, const Axis &a, Expr i, bool exact);

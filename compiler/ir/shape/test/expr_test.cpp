@@ -243,7 +243,28 @@ TEST(ParseExpr, FractionsBelowARounding) {
   // A size may be called as the fraction is printed.
   EXPECT_EQ(read("FloorToInt(Symbol('1/2'))"), Expr(Symbol::size("1/2")));
   for (const char *text :
-       {"Mul(Float('2.5'), Symbol('s0'))", "FloorToInt(Mul(Float('0.1'), Symbol('s0')))", "Float('x')",
+       {"Mul(Float('2.5'), Symbol('s0'))", "FloorToInt(Mul(Float('0.7'), Symbol('s0')))", "FloorToInt(Mul(Float('2.3'), Symbol('s0')))", "FloorToInt(Mul(Float('0.123456789'), Symbol('s0')))", "Float('x')",
+        "FloorToInt(Add(Mul(Float('0.1'), Symbol('s0')), Integer(1)))", "FloorToInt(Mul(Integer(3), Float('0.1'), Symbol('s0')))", "FloorToInt(Mul(Integer(3), Mul(Float('0.1'), Symbol('s0'))))",
         "Float('1e400')", "Float('", "Max(Float('0.5'), Symbol('s0'))", "FloorToInt(Mul(Float('0.5'), Float('0.5')))"})
     EXPECT_FALSE(parseExpr(text)) << text;
+}
+
+// Python multiplies in double precision and cuts off; where no whole number of the fraction says the same for every size, it is refused.
+TEST(ParseExpr, DecimalFractionsAreThoseOfDoubles) {
+  using namespace neso;
+  int read = 0;
+  for (int k = 1; k < 400; ++k)
+    for (int denominator : {3, 7, 10, 100, 12}) {
+      const double factor = static_cast<double>(k) / denominator;
+      for (bool up : {false, true}) {
+        const Result<Expr> e = parseExpr(fmt::format("{}(Mul(Float('{:.17g}', precision=53), ToFloat(Symbol('s0'))))", up ? "CeilToInt" : "TruncToInt", factor));
+        if (!e) continue;
+        ++read;
+        for (int64_t n = 0; n < 5000; n += n < 1200 ? 1 : 7) {
+          const double product = factor * static_cast<double>(n);
+          ASSERT_EQ(evaluate(*e, {{Symbol::size("s0"), n}}).value_or(-1), static_cast<int64_t>(up ? std::ceil(product) : std::floor(product))) << factor << " " << n;
+        }
+      }
+    }
+  EXPECT_GT(read, 2000);
 }
