@@ -87,7 +87,7 @@ def resized_bytes():
         c("aligned", every(6, 13, align_corners=True), "u8 1x3x9x7 <256"), c("to_one", every(1, 1), "u8 1x2x7x9 <256"),
         c("by_factor", lambda x: F.interpolate(x, scale_factor=1.7, mode="bilinear", recompute_scale_factor=False), "u8 1x3x9x11 <256"),
         c("between", lambda x: F.interpolate((x.float() * 0.5).to(torch.uint8).flip(-1), (7, 5), mode="bilinear").float() / 255, "u8 2x3x9x11 <256"),
-        c("any_size", lambda x: F.interpolate(x, (12, 17), mode="bilinear", antialias=True), "u8 2x3x13x11 <256", more=[["u8 2x3x4x40 <256"], ["u8 2x3x12x17 <256"]],
+        c("any_size", lambda x: F.interpolate(x, (96, 128), mode="bilinear", antialias=True), "u8 1x1x130x110 <256", more=[["u8 1x1x4x300 <256"], ["u8 1x1x96x128 <256"]],
           dynamic=({2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC},)),
     ]
 

@@ -205,8 +205,7 @@ static Tensor resampleBytes(const Tensor &x, Taps taps) {
                                   const Val scaled = v[0] * un(OpKind::Exp2, v[1]);
                                   return un(OpKind::Trunc, where(scaled < 0.0, scaled - 0.5, scaled + 0.5));
                                 }),
-                      DType::I32)
-                     .realize();
+                      DType::I32);
   Tensor both[] = {resampled(x, taps, DType::I32), cast(digits, DType::I32)};
   return cast(pointwise(both, DType::I32, DType::I32,
                         [](std::span<const Val> v) {
