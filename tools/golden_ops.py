@@ -378,8 +378,14 @@ def convolutions():
         c("adaptive_avg_one", lambda x: F.adaptive_avg_pool2d(x, 1), "f32 2x3x5x7"), c("adaptive_avg", lambda x: F.adaptive_avg_pool2d(x, (3, 4)), "f32 1x2x7x9"), c("adaptive_max", lambda x: F.adaptive_max_pool2d(x, (2, 3)), "f32 1x2x7x9"), c("adaptive_avg1d", lambda x: F.adaptive_avg_pool1d(x, 4), "f32 1x2x10"),
         # Factors beside sizes that stay or double, which most kernels of PyTorch overlook.
         c("resize_overlooks", lambda x, u: [F.interpolate(x, scale_factor=f, mode=mode, antialias=a) for f in ((1.1, 0.3), (2.05, 1.02)) for mode, a in (("nearest", False), ("nearest-exact", False), ("bilinear", False), ("bilinear", True), ("bicubic", False))]
-          + [F.interpolate(u, scale_factor=(1.1, 0.3), mode="bilinear"), F.interpolate(x[0], scale_factor=1.02, mode="linear"), F.interpolate(x[0], scale_factor=1.02)], "f32 1x2x7x20", "u8 1x2x7x20 <256",
-          raw_only="torch decomposes linear1d into what does not overlook the factor"),
+          + [F.interpolate(u, scale_factor=(1.1, 0.3), mode="bilinear"), F.interpolate(x[0], scale_factor=1.02, mode="linear"), F.interpolate(x[0], scale_factor=1.02)]
+          + [F.interpolate(v, scale_factor=(1.1, 2.3, 1.2)) for v in (x.reshape(1, 5, 7, 4, 2), x.reshape(1, 5, 7, 4, 2).contiguous(memory_format=torch.channels_last_3d), x.reshape(1, 2, 7, 10, 2).contiguous(memory_format=torch.channels_last_3d))],
+          "f32 1x2x7x20", "u8 1x2x7x20 <256",
+          raw_only="torch decomposes some of them into what does not overlook the factor"),
+        # All of one pixel is the first one, where its corners are aligned.
+        c("resize_to_one", lambda x, u, y: (F.interpolate(x, y.shape, mode="bilinear", align_corners=True), F.interpolate(x, y.shape, mode="bicubic", align_corners=True), F.interpolate(u, y.shape, mode="bilinear", align_corners=True)),
+          "f32 1x2x9x7", "u8 1x2x9x7 <256", "f32 4x5", more=[["f32 1x2x9x7", "u8 1x2x9x7 <256", "f32 1x5"], ["f32 1x2x9x7", "u8 1x2x9x7 <256", "f32 3x1"], ["f32 1x2x9x7", "u8 1x2x9x7 <256", "f32 1x1"]],
+          dynamic=({}, {}, {0: torch.export.Dim("high", min=1, max=64), 1: torch.export.Dim("wide", min=1, max=64)}), raw_only="torch's decomposition of bicubic divides by zero there"),
         c("resize_by_decimals", lambda x: (F.interpolate(x, scale_factor=0.37, mode="bilinear"), F.interpolate(x, scale_factor=(1.1, 0.3)), F.adaptive_avg_pool2d(x, (int(x.shape[2] * 0.15) + 1, int(x.shape[3] / 3)))),
           "f32 1x2x20x30", more=[["f32 1x2x100x9"], ["f32 1x2x7x200"]], dynamic=({2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC},)),
         c("nearest", lambda x: F.interpolate(x, scale_factor=2), "f32 1x2x3x4"), c("nearest_size", lambda x: F.interpolate(x, size=(5, 3)), "f32 1x2x3x4"), c("bilinear_up", lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), "f32 1x2x3x4"), c("bilinear_corners", lambda x: F.interpolate(x, size=(5, 7), mode="bilinear", align_corners=True), "f32 1x2x3x4"),

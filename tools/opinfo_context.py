@@ -9,28 +9,28 @@ import torch
 import torch.nn.functional as F
 
 
-def dims_of(t, draw):
+def some_dim(draw, t):
     """A dimension of t with elements."""
     return draw.choice([d for d in range(t.dim()) if t.shape[d] > 0])
 
 
 def beside(draw, t):
-    d = dims_of(t, draw)
+    d = some_dim(draw, t)
     return torch.cat([t, t.flip(d)], d).narrow(d, 0, t.shape[d])
 
 
 def behind(draw, t):
-    d = dims_of(t, draw)
+    d = some_dim(draw, t)
     return torch.cat([t.flip(d), t], d).narrow(d, t.shape[d], t.shape[d])
 
 
 def in_parts(draw, t):
-    d = dims_of(t, draw)
+    d = some_dim(draw, t)
     return torch.cat([p.clone() for p in t.split(max(1, t.shape[d] // 2), d)], d)
 
 
 def rolled(draw, t):
-    d = dims_of(t, draw)
+    d = some_dim(draw, t)
     return (t.roll(1, d) if t.dtype == torch.bool else t.roll(1, d) + 0).roll(-1, d)
 
 
@@ -47,7 +47,7 @@ def padded(draw, t):
 
 
 def indexed(draw, t):
-    d = dims_of(t, draw)
+    d = some_dim(draw, t)
     return t.index_select(d, torch.arange(t.shape[d]))
 
 
@@ -83,17 +83,19 @@ def repeated(draw, t):
 
 
 def turned(draw, t):
-    d = dims_of(t, draw)
+    d = some_dim(draw, t)
     return t.flip(d).clone().flip(d)
 
 
 BEFORE = [beside, behind, in_parts, rolled, transposed, padded, indexed, filled, added_in_place, computed, doubled, chosen, every_second, repeated, turned]
 AFTER = [
-    lambda o: o * 0.5 + 1, lambda o: o.abs(), lambda o: o.transpose(0, -1).contiguous(), lambda o: o.sum(-1), lambda o: o.mean(0, keepdim=True) + o, lambda o: o.flip(0) - o,
-    lambda o: torch.cat([o, o * 2], -1), lambda o: o.reshape(-1)[::2], lambda o: o.unsqueeze(-1) * torch.arange(1, 4), lambda o: o.cumsum(0), lambda o: o.expand(2, *o.shape).sum(0),
-    lambda o: o.narrow(-1, 0, 1) + o,
+    lambda o: o * 0.5 + 1, lambda o: o.abs(), lambda o: o.transpose(0, -1).contiguous(), lambda o: o.sum(-1), lambda o: o.flip(0) - o, lambda o: torch.cat([o, o * 2], -1),
+    lambda o: o.reshape(-1)[::2], lambda o: o.unsqueeze(-1) * torch.arange(1, 4), lambda o: o.cumsum(0), lambda o: o.expand(2, *o.shape).sum(0), lambda o: o.narrow(-1, 0, 1) + o,
 ]
-ON_FLOATS = [lambda o: o.relu() + o.tanh(), lambda o: o.softmax(-1), lambda o: F.layer_norm(o, o.shape[-1:], eps=1.0), lambda o: o.amax(-1, keepdim=True) - o, lambda o: torch.sigmoid(o) * o]
+AFTER_FLOATS = AFTER + [
+    lambda o: o.mean(0, keepdim=True) + o, lambda o: o.relu() + o.tanh(), lambda o: o.softmax(-1), lambda o: F.layer_norm(o, o.shape[-1:], eps=1.0), lambda o: o.amax(-1, keepdim=True) - o,
+    lambda o: torch.sigmoid(o) * o,
+]
 
 
 class Context:
@@ -118,14 +120,13 @@ class Context:
             return result
         found = []
         for o in results:
-            makes = draw.sample(AFTER + ON_FLOATS, 2)
-            whole = draw.random() < 0.3
-            if o.layout == torch.strided and o.dim() and o.numel() and not o.is_complex() and not (o.dtype == torch.bool):
-                for make in makes:
-                    if (make not in ON_FLOATS or o.is_floating_point()) and o.dim() and (o.is_floating_point() or make is not AFTER[4]):
-                        o_next = make(o)
-                        if whole:
-                            found.append(o)
-                        o = o_next
+            # The same draws whatever the result is; complex numbers and truth values go on as they are.
+            count, keeps, places = draw.randint(0, 2), draw.random() < 0.3, [draw.random() for _ in range(2)]
+            for place in places[:count] if o.layout == torch.strided and not o.is_complex() and o.dtype != torch.bool else []:
+                if keeps:
+                    found.append(o)
+                if o.dim() and o.numel():
+                    makers = AFTER_FLOATS if o.is_floating_point() else AFTER
+                    o = makers[int(place * len(makers))](o)
             found.append(o)
         return tuple(found)

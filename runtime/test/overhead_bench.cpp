@@ -63,10 +63,10 @@ void work(void *data, int) {
 }
 
 /// Of jobs that follow each other closely, as the kernels of a model do: their time less that of a part.
-void forkAndJoin(int most) {
+bool forkAndJoin(int most) {
   for (int threads = 1; threads <= most; threads *= 2) {
     neso_rt::pool pool;
-    if (pool.start(threads) != NESO_OK) return;
+    if (pool.start(threads) != NESO_OK) return false;
     std::vector<double> times;
     for (int k = 0; k < 2200; ++k) {
       Job job;
@@ -78,14 +78,12 @@ void forkAndJoin(int most) {
     std::sort(times.begin(), times.end());
     std::printf("%d threads %.2f us, nine of ten under %.2f\n", threads, times[times.size() / 2] * 1e-3, times[times.size() * 9 / 10] * 1e-3);
   }
+  return true;
 }
 } // namespace
 
 int main(int argc, char **argv) {
-  if (argc > 1 && strcmp(argv[1], "--threads") == 0) {
-    forkAndJoin(argc > 2 ? atoi(argv[2]) : neso_rt::usable_cores());
-    return 0;
-  }
+  if (argc > 1 && strcmp(argv[1], "--threads") == 0) return forkAndJoin(argc > 2 ? atoi(argv[2]) : neso_rt::usable_cores()) ? 0 : 1;
   double empty = runTime(0), many = runTime(1000), step = (many - empty) / 1000;
   std::string bytes = idle(50);
   std::vector<double> loads;

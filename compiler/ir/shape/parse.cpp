@@ -256,14 +256,13 @@ private:
   // Python multiplies a size n by a decimal fraction in double precision: fl(fl(a / b) n). That lies within 2^-52 of a n / b, relatively, so it has the same
   // floor and ceiling while a n < 2^52, but where a n / b is whole: there fl(a / b) may lead to the next number below or above. It leads to the whole number
   // itself if fl(a / b) is off by 2^-54 at most, relatively (half of what separates the whole number from its neighbour, which is nearest below a power of two).
-  // Which way it is off by more stands beside the denominator. So much holds of one product alone.
+  // Which way it is off by more stands beside the denominator. So much holds of one product alone, and of n up to 2^34: a is below 2^18.
   static constexpr size_t kDecimal = size_t(1) << 24, kRoundedDown = size_t(1) << 25, kRoundedUp = size_t(1) << 26;
-  static constexpr int64_t kMaxDecimal = 1 << 16;
+  static constexpr int64_t kMaxDecimal = 1 << 14;
   static bool isDecimal(Symbol symbol) { return symbol.kind() == Symbol::Kind::Fraction && (symbol.number() & kDecimal) != 0; }
   static bool hasDecimal(Expr e) {
-    for (Symbol s : symbolsOf(e))
-      if (isDecimal(s)) return true;
-    return false;
+    const auto symbols = symbolsOf(e);
+    return std::any_of(symbols.begin(), symbols.end(), isDecimal);
   }
   /// value, of the least denominator that gives it.
   static std::optional<Expr> decimal(double value) {

@@ -451,11 +451,12 @@ static Tensors embeddingBag(OpCall &o) {
   // Where the public operator counts from the end, -1 says "none" to the one that it becomes.
   const bool fromEnd = o.node.target == "aten.embedding_bag.padding_idx";
   std::optional<Expr> padding;
-  if (o.has("padding_idx"))
-    if (const int64_t given = o.integer("padding_idx"); given >= 0 || fromEnd)
-      padding = given >= 0 ? Expr(given) : w.sizes()[0] + given;
-    else if (given < -1)
-      return o.fail("a negative padding index is not supported");
+  if (const int64_t given = o.integer("padding_idx", -1); given >= 0)
+    padding = given;
+  else if (fromEnd && o.has("padding_idx"))
+    padding = w.sizes()[0] + given;
+  else if (given < -1)
+    return o.fail("a negative padding index is not supported");
   index.reused();
   Expr n = index.sizes()[0], bags = includeLast ? offsets.sizes()[0] - 1 : offsets.sizes()[0], rows = w.sizes()[0],
        count = offsets.sizes()[0];

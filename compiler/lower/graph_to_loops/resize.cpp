@@ -18,11 +18,13 @@ std::vector<Axis> axesOf(OpCall &o, const Sizes &in, const Sizes &out, size_t sp
   return axes;
 }
 
-/// Input positions per output position, in the coordinate type c.
-static Val scaleOf(BodyBuilder &b, const Axis &a, bool align, DType c) {
+Val scaleOf(BodyBuilder &b, const Axis &a, bool align, DType c) {
   if (align) {
-    if (a.out.isConst(1)) return b.constant(c, 0);
-    return b.index(a.in - 1, c) / b.index(a.out - 1, c);
+    // All of one pixel is the first one.
+    const Expr steps = b.facts().simplify(a.out - 1), least = b.facts().simplify(max(steps, 1));
+    if (steps.isConst(0)) return b.constant(c, 0);
+    const Val scale = b.index(a.in - 1, c) / b.index(least, c);
+    return b.facts().provablyEqual(steps, least) ? scale : where(b.compare(OpKind::Eq, steps, 0), b.constant(c, 0), scale);
   }
   if (!a.factor || !(*a.factor > 0)) return b.index(a.in, c) / b.index(a.out, c);
   Val given = b.constant(c, c == DType::F32 ? static_cast<double>(static_cast<float>(1.0 / *a.factor)) : 1.0 / *a.factor);
@@ -49,11 +51,14 @@ Expr nearestAt(BodyBuilder &b, const Axis &a, Expr i, bool exact) {
   return b.indirect(at, a.in, false, false);
 }
 
+/// Whether more than three channels lie side by side in memory, in the result as in the operand: ATen has a kernel of its own for volumes of those.
+static bool hasChannelsBeside(const graph::TensorType &t) { return t.strides[1].isConst(1) && t.strides.back() == t.sizes[1] && t.sizes[1].asConst().value_or(0) > 3; }
+
 static Tensors nearest(OpCall &o, size_t spatial) {
   Tensor x = source(o.t(o.has("input") ? "input" : "self"));
   bool exact = o.node.target.find("exact") != std::string::npos;
-  // ATen has other kernels for images of one and of three dims.
-  std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, spatial, exact || spatial != 2 ? Axis::Overlooks::Nothing : Axis::Overlooks::SameAndDouble);
+  const bool overlooks = !exact && (spatial == 2 || (spatial == 3 && hasChannelsBeside(o.out())));
+  std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, spatial, overlooks ? Axis::Overlooks::SameAndDouble : Axis::Overlooks::Nothing);
   Tensor r = Tensor::lazy(o.ctx, x.dtype(), o.out().sizes, [=](BodyBuilder &b, const Index &i) {
     Index j{i[0], i[1]};
     for (size_t d = 0; d < spatial; ++d) j.push_back(nearestAt(b, axes[d], i[2 + d], exact));
@@ -70,158 +75,6 @@ std::vector<Tap> linearTaps(BodyBuilder &b, const Axis &a, Expr i, bool align, D
   Val hi = vmin(lo + 1.0, b.index(a.in - 1));
   Val f = p - b.cast(lo, c), w = vmin(vmax(f, num(f, 0)), num(f, 1));
   return {{b.indirect(lo, a.in, false, false), 1.0 - w}, {b.indirect(hi, a.in, false, false), w}};
-}
-
-/// Weights of the four taps around a position with fraction f (Keys, a = -0.75).
-static std::array<Val, 4> cubicWeights(Val f) {
-  const double A = -0.75;
-  auto inner = [A](Val t) { return ((t * (A + 2) - (A + 3)) * t * t) + 1.0; };
-  auto outer = [A](Val t) { return ((t * A - 5 * A) * t + 8 * A) * t - 4 * A; };
-  return {outer(f + 1.0), inner(f), inner(1.0 - f), outer(2.0 - f)};
-}
-
-namespace {
-/// The neighbours [from, to) of one output and what each of them counts, before the weights are made to add up to one.
-struct Filter {
-  Val center, widen, from, to;
-  bool cubic;
-  Val weightOf(Val j) const;
-};
-
-/// The same of a resampling that is not antialiased: of the neighbours around a position, those beyond an edge count for the edge.
-struct Around {
-  Val base, first, last;
-  std::vector<Val> weights;
-  Val weightOf(Val j) const;
-};
-
-Val Filter::weightOf(Val j) const {
-  Val t = un(OpKind::Abs, (j - center + 0.5) / widen), w = vmax(1.0 - t, num(t, 0));
-  // Keys with a = -0.5.
-  if (cubic)
-    w = where(t < 1.0, (t * 1.5 - 2.5) * t * t + 1.0, where(t < 2.0, ((t * -0.5 + 2.5) * t - 4.0) * t + 2.0, 0.0));
-  return where(j >= from && j < to, w, num(w, 0));
-}
-
-Val Around::weightOf(Val j) const {
-  Val total = num(j, 0);
-  for (size_t k = 0; k < weights.size(); ++k) {
-    const Val at = vmin(vmax(base + (static_cast<double>(k) - (weights.size() == 4 ? 1 : 0)), num(j, 0)), last);
-    total = total + where(eq(at, j), weights[k], num(j, 0));
-  }
-  return total;
-}
-} // namespace
-
-/// Every output of an antialiased resampling is a weighted sum over the support of a filter that is widened where the image shrinks.
-static Filter filterAt(BodyBuilder &b, const Axis &a, Expr i, bool align, bool cubic, DType c) {
-  Val scale = scaleOf(b, a, align, c), widen = vmax(scale, num(scale, 1)), support = widen * (cubic ? 2.0 : 1.0);
-  Val center = scale * (b.index(i, c) + 0.5), from = un(OpKind::Trunc, center - support + 0.5);
-  return {center, widen, vmax(from, num(from, 0)), vmin(un(OpKind::Trunc, center + support + 0.5), b.index(a.in, c)), cubic};
-}
-
-static Around tapAt(BodyBuilder &b, const Axis &a, Expr i, bool align, bool cubic, DType c) {
-  const Val s = scaleOf(b, a, align, c), pos = b.index(i, c), last = b.index(a.in - 1, c);
-  Val p = align ? pos * s : (pos + 0.5) * s - 0.5;
-  if (!cubic) p = vmax(p, num(p, 0));
-  const Val base = vmin(un(OpKind::Floor, p), last), f = vmin(vmax(p - base, num(p, 0)), num(p, 1));
-  Around around{base, vmax(base - (cubic ? 1.0 : 0.0), num(p, 0)), last, {1.0 - f, f}};
-  if (cubic) {
-    const std::array<Val, 4> four = cubicWeights(f);
-    around.weights.assign(four.begin(), four.end());
-  }
-  return around;
-}
-
-/// The matrix [out, in] of an antialiased resampling of one dim.
-static Tensor filterOf(Lowering &ctx, const Axis &a, bool align, bool cubic, DType c) {
-  Tensor raw = Tensor::lazy(ctx, c, {a.out, a.in}, [=](BodyBuilder &b, const Index &i) { return filterAt(b, a, i[0], align, cubic, c).weightOf(b.index(i[1], c)); });
-  raw.realize();
-  return div(raw, sum(raw, {1}, true, c)).realize();
-}
-
-namespace {
-/// What each output of one dim is made of: `most` neighbours from start [out] on, times weights [most, out]; those behind the last have weight 0.
-struct Taps {
-  Tensor start, weights;
-  Expr most, in;
-};
-} // namespace
-
-/// How many neighbours an output of an antialiased resampling has at most: the filter is as wide as the image shrinks.
-static Expr widestFilter(const Axis &a, bool align, bool cubic) {
-  Expr shrinks = align ? ceilDiv(a.in - 1, max(a.out - 1, 1))
-                 : a.factor && *a.factor > 0 ? Expr(static_cast<int64_t>(std::ceil(1.0 / *a.factor)))
-                                             : ceilDiv(a.in, a.out);
-  return max(shrinks, 1) * (cubic ? 4 : 2) + 1;
-}
-
-static Taps tapsOf(Lowering &ctx, const Axis &a, bool align, bool cubic, bool antialiases, DType c) {
-  Taps taps{{}, {}, antialiases ? ctx.facts.simplify(widestFilter(a, align, cubic)) : Expr(cubic ? 4 : 2), a.in};
-  taps.start = Tensor::lazy(ctx, DType::I64, {a.out}, [=](BodyBuilder &b, const Index &i) {
-    return b.cast(antialiases ? filterAt(b, a, i[0], align, cubic, c).from : tapAt(b, a, i[0], align, cubic, c).first, DType::I64);
-  }).realize();
-  const Tensor start = taps.start;
-  Tensor raw = Tensor::lazy(ctx, c, {taps.most, a.out}, [=](BodyBuilder &b, const Index &i) {
-    const Val j = b.cast(start.at(b, {i[1]}), c) + b.index(i[0], c);
-    return antialiases ? filterAt(b, a, i[1], align, cubic, c).weightOf(j) : tapAt(b, a, i[1], align, cubic, c).weightOf(j);
-  }).realize();
-  taps.weights = antialiases ? div(raw, sum(raw, {0}, true, c)).realize() : raw;
-  return taps;
-}
-
-/// x with the last but one dim resampled, summed in acc: neighbours along the last one lie side by side.
-static Tensor resampled(const Tensor &x, const Taps &taps, DType acc) {
-  Sizes sizes = x.sizes();
-  const size_t d = sizes.size() - 2;
-  sizes[d] = taps.weights.size(1);
-  return x.ctx().reduce(loops::ReduceKind::Sum, acc, sizes, {taps.most}, [=](BodyBuilder &b, const Index &i, const Index &r) {
-    const Val at = vmin(taps.start.at(b, {i[d]}) + b.index(r[0]), b.index(taps.in - 1));
-    Index j = i;
-    j[d] = b.indirect(at, taps.in, false, false);
-    return b.cast(x.at(b, j), acc) * b.cast(taps.weights.at(b, {r[0], i[d]}), acc);
-  })[0];
-}
-
-/// The last two dims of x change places in memory, too.
-static Tensor turned(const Tensor &x) {
-  const Tensor y = transpose(x, -2, -1);
-  return Tensor::lazy(x.ctx(), y.dtype(), y.sizes(), [y](BodyBuilder &b, const Index &i) { return y.at(b, i); }).realize();
-}
-
-/// One dim of an image of bytes, resampled as ATen's kernel for CPUs does it (separable_upsample_generic_Nd_kernel_impl): by weights of 16 bits,
-/// with as many of them behind the point as the greatest weight allows, and rounded to a byte.
-static Tensor resampleBytes(const Tensor &x, Taps taps) {
-  const Tensor most = reshape(amax(taps.weights, {0, 1}, true), {});
-  const Tensor digits = map(most, [](Val w) {
-                          // 2^(n + 1) times the greatest stays below 2^15 for so many n, and ATen tries 22.
-                          Val n = num(w, 0);
-                          for (int k = 0; k < 22; ++k) n = n + where(un(OpKind::Floor, w * std::exp2(k + 1) + 0.5) < 32768.0, num(w, 1), num(w, 0));
-                          return n;
-                        }).realize();
-  Tensor parts[] = {taps.weights, digits};
-  taps.weights = cast(pointwise(parts, DType::F64, DType::F64,
-                                [](std::span<const Val> v) {
-                                  const Val scaled = v[0] * un(OpKind::Exp2, v[1]);
-                                  return un(OpKind::Trunc, where(scaled < 0.0, scaled - 0.5, scaled + 0.5));
-                                }),
-                      DType::I32);
-  Tensor both[] = {resampled(x, taps, DType::I32), cast(digits, DType::I32)};
-  return cast(pointwise(both, DType::I32, DType::I32,
-                        [](std::span<const Val> v) {
-                          const Val half = bin(OpKind::Shl, num(v[0], 1), v[1] - 1.0), rounded = bin(OpKind::Shr, v[0] + half, v[1]);
-                          return vmin(vmax(rounded, num(rounded, 0)), num(rounded, 255));
-                        }),
-              DType::U8)
-      .realize();
-}
-
-/// Images of bytes are resampled along their rows first.
-static Tensors resizeBytes(OpCall &o, const Tensor &x, bool cubic, bool antialiases) {
-  const std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, 2, Axis::Overlooks::Same);
-  const bool align = o.flag("align_corners");
-  auto taps = [&](size_t d) { return tapsOf(o.ctx, axes[d], align, cubic, antialiases, DType::F64); };
-  return {resampleBytes(transpose(resampleBytes(turned(x), taps(1)), -2, -1), taps(0))};
 }
 
 /// Linear in each dim: 2^spatial loads.
@@ -251,6 +104,13 @@ static Tensors linearResize(OpCall &o, size_t spatial) {
     return b.cast(blend(0, {i[0], i[1]}), computeType(x.dtype()));
   });
   return {r.withOrder(x.order())};
+}
+
+std::array<Val, 4> cubicWeights(Val f) {
+  const double A = -0.75;
+  auto inner = [A](Val t) { return ((t * (A + 2) - (A + 3)) * t * t) + 1.0; };
+  auto outer = [A](Val t) { return ((t * A - 5 * A) * t + 8 * A) * t - 4 * A; };
+  return {outer(f + 1.0), inner(f), inner(1.0 - f), outer(2.0 - f)};
 }
 
 std::vector<Tap> cubicTaps(BodyBuilder &b, const Axis &a, Expr i, bool align, DType c) {
@@ -433,26 +293,6 @@ static Tensors gridSample(OpCall &o, size_t spatial) {
   return {Tensor::lazy(o.ctx, x.dtype(), o.out().sizes, [grid](BodyBuilder &b, const Index &i) { return grid.at(b, i); })};
 }
 
-static Tensors antialiased(OpCall &o, bool cubic) {
-  Tensor x = o.t(o.has("input") ? "input" : "self");
-  if (x.dtype() == DType::U8) return resizeBytes(o, x, cubic, true);
-  if (!isFloat(x.dtype())) return o.fail("only floating point images are supported");
-  const DType c = computeType(x.dtype());
-  const std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, 2, Axis::Overlooks::Same);
-  const bool align = o.flag("align_corners");
-  const Tensor y = resampled(turned(x), tapsOf(o.ctx, axes[1], align, cubic, true, c), c).realize();
-  return {cast(resampled(transpose(y, -2, -1), tapsOf(o.ctx, axes[0], align, cubic, true, c), c), x.dtype())};
-}
-
-static Tensors antialiasedGradient(OpCall &o, bool cubic) {
-  const Tensor g = o.t("grad_output");
-  const DType c = computeType(g.dtype());
-  const std::vector<Axis> axes = axesOf(o, o.exprs("input_size"), g.sizes(), 2, Axis::Overlooks::Nothing);
-  const bool align = o.flag("align_corners");
-  const Tensor y = matmul(cast(g, c), filterOf(o.ctx, axes[1], align, cubic, c));
-  return {cast(matmul(transpose(filterOf(o.ctx, axes[0], align, cubic, c), 0, 1), y), g.dtype())};
-}
-
 /// Where the elements of images of `size` are taken from, by the affine map theta, in coordinates from -1 to 1 (x, y, z).
 static Tensors affineGrid(OpCall &o) {
   const Tensor theta = o.t("theta").reused();
@@ -475,8 +315,8 @@ static Tensors affineGrid(OpCall &o) {
 }
 
 void addResize(OpTable &t) {
-  t.add("_upsample_bilinear2d_aa.default _upsample_bilinear2d_aa.vec", [](OpCall &o) { return antialiased(o, false); });
-  t.add("_upsample_bicubic2d_aa.default _upsample_bicubic2d_aa.vec", [](OpCall &o) { return antialiased(o, true); });
+  t.add("_upsample_bilinear2d_aa.default _upsample_bilinear2d_aa.vec", [](OpCall &o) { return resizeAntialiased(o, false); });
+  t.add("_upsample_bicubic2d_aa.default _upsample_bicubic2d_aa.vec", [](OpCall &o) { return resizeAntialiased(o, true); });
   t.add("upsample_nearest1d.default upsample_nearest1d.vec _upsample_nearest_exact1d.default "
         "_upsample_nearest_exact1d.vec",
         [](OpCall &o) { return nearest(o, 1); });

@@ -17,6 +17,9 @@ struct Axis {
 /// The axes of images of the sizes `in` and `out`, [N, C, ...]; the factors are arguments of the call.
 std::vector<Axis> axesOf(OpCall &o, const Sizes &in, const Sizes &out, size_t spatial, Axis::Overlooks overlooks);
 
+/// Input positions per output position, in the coordinate type c.
+Val scaleOf(BodyBuilder &b, const Axis &a, bool align, DType c);
+
 /// The pixel that is nearest to output position i.
 Expr nearestAt(BodyBuilder &b, const Axis &a, Expr i, bool exact);
 
@@ -28,5 +31,12 @@ struct Tap {
 /// The two pixels around output position i; one where nothing is resampled.
 std::vector<Tap> linearTaps(BodyBuilder &b, const Axis &a, Expr i, bool align, DType c);
 std::vector<Tap> cubicTaps(BodyBuilder &b, const Axis &a, Expr i, bool align, DType c);
+/// Weights of the four pixels around a position with fraction f (Keys, a = -0.75).
+std::array<Val, 4> cubicWeights(Val f);
+
+/// One dim after the other, by sums of neighbours (resize_separable.cpp): images of bytes, antialiased images and their gradients.
+Tensors resizeBytes(OpCall &o, const Tensor &x, bool cubic, bool antialiases);
+Tensors resizeAntialiased(OpCall &o, bool cubic);
+Tensors antialiasedGradient(OpCall &o, bool cubic);
 
 } // namespace neso::lower

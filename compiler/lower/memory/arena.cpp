@@ -140,10 +140,16 @@ private:
       if (n < limit) n += nodesOf(o, limit - n);
     return n;
   }
-  /// A sum that is at least each of es: for each product the greatest of its coefficients. Products of sizes are never
-  /// negative.
-  static Expr termwise(const std::vector<Expr> &es) {
+  /// A sum that is at least each of es: for each product that is never negative the greatest of its coefficients.
+  Expr termwise(const std::vector<Expr> &es) const {
     std::vector<std::pair<Expr, int64_t>> greatest; // product, coefficient
+    auto add = [&](Expr t, int64_t coefficient) {
+      auto it = std::find_if(greatest.begin(), greatest.end(), [&](const auto &g) { return g.first == t; });
+      if (it == greatest.end())
+        greatest.push_back({t, std::max<int64_t>(coefficient, 0)});
+      else
+        it->second = std::max(it->second, coefficient);
+    };
     for (Expr e : es) {
       std::vector<Expr> terms = e.kind() == ExprKind::Add ? e.operands() : std::vector<Expr>{e};
       for (Expr t : terms) {
@@ -154,11 +160,14 @@ private:
           coefficient = t.operands()[0].constValue();
           t = product(std::vector<Expr>(t.operands().begin() + 1, t.operands().end()));
         }
-        auto it = std::find_if(greatest.begin(), greatest.end(), [&](const auto &g) { return g.first == t; });
-        if (it == greatest.end())
-          greatest.push_back({t, std::max<int64_t>(coefficient, 0)});
-        else
-          it->second = std::max(it->second, coefficient);
+        // Rounding up is written as rounding a negative number down: what may be negative is taken apart.
+        const Interval range = facts_.rangeOf(t);
+        if (range.lo >= 0) {
+          add(t, coefficient);
+        } else {
+          if (range.hi > 0) add(max(t, 0), coefficient);
+          add(range.hi > 0 ? max(-t, 0) : -t, -coefficient);
+        }
       }
     }
     Expr out = 0;

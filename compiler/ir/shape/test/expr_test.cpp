@@ -260,7 +260,8 @@ TEST(ParseExpr, DecimalFractionsAreThoseOfDoubles) {
         const Result<Expr> e = parseExpr(fmt::format("{}(Mul(Float('{:.17g}', precision=53), ToFloat(Symbol('s0'))))", up ? "CeilToInt" : "TruncToInt", factor));
         if (!e) continue;
         ++read;
-        for (int64_t n = 0; n < 5000; n += n < 1200 ? 1 : 7) {
+        // Whole numbers of the fraction are what decides: multiples of the denominator, up to 2^34.
+        for (int64_t n = 0; n < int64_t{1} << 34; n = n < 2000 ? n + 1 : n * 17 / 16 / denominator * denominator) {
           const double product = factor * static_cast<double>(n);
           ASSERT_EQ(evaluate(*e, {{Symbol::size("s0"), n}}).value_or(-1), static_cast<int64_t>(up ? std::ceil(product) : std::floor(product))) << factor << " " << n;
         }
