@@ -1,4 +1,4 @@
-// Atomics: one instruction an element by the thread that owns it; old values go to the threads that hold copies.
+// Atomics: one instruction an element by the thread that owns it, or several neighbours that it adds to; old values go to the threads that hold copies.
 #include "backend/nvidia/emitter.h"
 
 #include "backend/nvidia/linear.h"
@@ -54,6 +54,13 @@ std::string rmwName(tt::RMWOp op, mlir::Type type, const Chip &chip) {
   NESO_UNREACHABLE("atomic operation");
 }
 
+/// "red.add.f32" for so many neighbours: "red.add.v4.f32".
+std::string ofNeighbours(const std::string &instruction, size_t count) {
+  if (count == 1) return instruction;
+  const size_t type = instruction.rfind('.');
+  return instruction.substr(0, type) + ".v" + std::to_string(count) + instruction.substr(type);
+}
+
 /// The register of the assembly that holds an element, and its constraint.
 std::pair<llvm::Type *, const char *> wordOf(llvm::IRBuilder<> &b, int64_t bytes) {
   if (bytes == 8) return {b.getInt64Ty(), "l"};
@@ -64,7 +71,7 @@ std::pair<llvm::Type *, const char *> wordOf(llvm::IRBuilder<> &b, int64_t bytes
 } // namespace
 
 Value *Emitter::atomicAsm(const std::string &instruction, llvm::ArrayRef<Value *> operands, Value *condition,
-                          int64_t bytes, bool result) {
+                          int64_t bytes, bool result, bool together) {
   auto [word, constraint] = wordOf(b, bytes);
   // %instruction [$ptr], $value…: with a result before them, which a masked-off element leaves zero.
   llvm::SmallVector<Value *, 4> args;
@@ -77,7 +84,8 @@ Value *Emitter::atomicAsm(const std::string &instruction, llvm::ArrayRef<Value *
     return "$" + std::to_string(next++);
   };
   for (size_t i = 0; i < operands.size(); ++i)
-    list += i == 0 ? "[" + add(operands[0], "l") + "]" : ", " + add(operands[i], constraint);
+    list += i == 0 ? "[" + add(operands[0], "l") + "]" : (i == 1 && together ? ", {" : ", ") + add(operands[i], constraint);
+  if (together) list += "}";
   if (condition) text = "@" + add(condition, "b") + " ";
   if (condition && result) add(llvm::ConstantInt::get(word, 0), "0");
   text += instruction + " " + (result ? "$0, " : "") + list + ";";
@@ -173,6 +181,7 @@ void Emitter::emitAtomic(mlir::Operation *op) {
     instruction = std::string("st") + orderName(sem) + scopeName(store.getScope()) + ".global" + width;
   }
   const bool needed = op->getNumResults() > 0 && !op->getResult(0).use_empty();
+  const bool byNeighbours = op->hasAttr(placed::kTogetherAttr);
 
   // Writes of the block's other threads come before what releases, their reads behind what acquires.
   const bool releases = sem == tt::MemSemantic::RELEASE || sem == tt::MemSemantic::ACQUIRE_RELEASE;
@@ -200,6 +209,15 @@ void Emitter::emitAtomic(mlir::Operation *op) {
   Tile old{layout ? *layout : single, {}};
   Value *owns = ownsElements(block_, old.layout);
   auto get = [&](mlir::Value v, int r) { return this->element(v, r); };
+  if (byNeighbours && !byLoop) {
+    for (const auto &group : accessGroups(op, layout).registers) {
+      llvm::SmallVector<Value *, 9> operands = {get(ptr, group[0])};
+      for (int r : group) operands.push_back(toWord(get(values[0], r)));
+      atomicAsm(ofNeighbours(instruction, group.size()), operands, both(owns, mask ? get(mask, group[0]) : nullptr), bytes, false, group.size() > 1);
+    }
+    if (acquires) emitBarrier(block_);
+    return;
+  }
   for (int r = 0; r < static_cast<int>(old.layout.inSize(kRegister)); ++r) {
     if (byLoop) {
       Value *condition = both(owns, mask ? get(mask, r) : nullptr);

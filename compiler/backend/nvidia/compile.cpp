@@ -110,9 +110,23 @@ Status prepareOnce(Unit &unit, const TileFunction &function, const Chip &chip, P
   return checkShared(function, chip, unit.shared);
 }
 
-/// Rings that leave too little shared memory to the rest of a kernel are made shorter, at last not at all.
+/// Whether operands that the block computed lie in shared memory.
+bool storesTiles(tt::FuncOp placed) {
+  return placed.walk([](placed::LocalStoreOp) { return mlir::WalkResult::interrupt(); }).wasInterrupted();
+}
+
+/// Tiles that products share are kept where the multiprocessor has room for two blocks with them. Rings that leave too little shared memory to the rest
+/// of a kernel are made shorter, at last not at all.
 void prepareFor(Unit &unit, const TileFunction &function, const Chip &chip, PipelineOptions pipeline) {
+  constexpr int kOfSystem = 1024;
   unit.status = prepareOnce(unit, function, chip, pipeline);
+  if (pipeline.kept && unit.shared.bytes > chip.sharedPerSm / 2 - kOfSystem && storesTiles(*unit.placed)) {
+    Unit apart;
+    pipeline.kept = false;
+    apart.status = prepareOnce(apart, function, chip, pipeline);
+    pipeline.kept = apart.shared.bytes == unit.shared.bytes;
+    if (!pipeline.kept) unit = std::move(apart);
+  }
   for (pipeline.most = 3; pipeline.most > 0 && unit.pipelined && unit.shared.bytes > chip.sharedPerBlock; --pipeline.most)
     unit.status = prepareOnce(unit, function, chip, pipeline);
 }

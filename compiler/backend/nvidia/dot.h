@@ -101,6 +101,8 @@ std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps
                                       std::string *why = nullptr);
 /// Of a product behind the software pipeline, placed or not.
 std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps);
+/// Where an operand with K as dim `k` lies there: in shared memory when it is a whole tile of a ring.
+GroupOperand placeOfOperand(mlir::Value v, int k);
 /// Why a product is none by wgmma; empty where it is one.
 std::string whyNoWarpGroups(tt::DotOp dot, const Chip &chip, int warps);
 

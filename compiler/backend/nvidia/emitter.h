@@ -128,9 +128,10 @@ private:
   /// What the machine has no instruction for: LLVM makes a loop of compare and swap. The old value; zero where
   /// `condition` (may be null) is false.
   Value *atomicLoop(tt::AtomicRMWOp op, Value *ptr, Value *value, Value *condition);
-  /// `instruction` [operands[0]], operands[1], … of words, under `condition` (may be null); the result's word, or null.
+  /// `instruction` [operands[0]], operands[1], … of words, under `condition` (may be null); the result's word, or null. together: the words are one
+  /// operand {…}.
   Value *atomicAsm(const std::string &instruction, llvm::ArrayRef<Value *> operands, Value *condition, int64_t bytes,
-                   bool result);
+                   bool result, bool together = false);
 
   // ---- rings of tiles (async.cpp)
   void emitRing(mlir::Operation *op);

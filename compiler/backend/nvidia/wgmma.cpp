@@ -51,12 +51,6 @@ GroupOperand placeInRing(mlir::Value v, int k, ttg::LocalLoadOp load) {
   return (v.getDefiningOp<tt::TransOp>() ? 1 - fast : fast) == k ? GroupOperand::AlongK : GroupOperand::AcrossK;
 }
 
-/// Where an operand lies: in shared memory when it is a whole tile of a ring.
-GroupOperand placeOfOperand(mlir::Value v, int k) {
-  auto load = operandSource(v).getDefiningOp<ttg::LocalLoadOp>();
-  return load && !load.getOffsets() ? placeInRing(v, k, load) : GroupOperand::Registers;
-}
-
 /// The same of parts of tiles too, also where a loop carries them: products by other instructions read them a step ahead.
 GroupOperand sourceOfOperand(mlir::Value v, int k) {
   mlir::Value source = operandSource(v);
@@ -114,6 +108,11 @@ std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps
   if (a == GroupOperand::Registers && plan.warps[1] > 1)
     return none("the left operand is in registers, and groups of warps would share its rows");
   return plan;
+}
+
+GroupOperand placeOfOperand(mlir::Value v, int k) {
+  auto load = operandSource(v).getDefiningOp<ttg::LocalLoadOp>();
+  return load && !load.getOffsets() ? placeInRing(v, k, load) : GroupOperand::Registers;
 }
 
 std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps) {

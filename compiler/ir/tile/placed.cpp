@@ -192,7 +192,7 @@ LogicalResult PlacedDialect::verifyOperationAttribute(Operation *op, NamedAttrib
     return op->emitOpError("has placed.chip that is no name of a function's chip");
   if (name == kTogetherAttr) {
     const LinearLayout *layout =
-        isa<tt::LoadOp, tt::StoreOp, ttg::AsyncCopyOp>(op) ? layoutOf(op->getOperand(0)) : nullptr;
+        isa<tt::LoadOp, tt::StoreOp, ttg::AsyncCopyOp, tt::AtomicRMWOp>(op) ? layoutOf(op->getOperand(0)) : nullptr;
     if (!layout || !numbersBelow(uint64_t(layout->inBits(kRegister))))
       return op->emitOpError("has placed.together that names no register bits of its address");
   }

@@ -132,12 +132,15 @@ void planProducts(LoopPlan &plan, const Chip &chip, int warps, int most, Early e
 bool isCopyable(tt::LoadOp load, const AxisInfoAnalysis &axis, int &fast);
 /// Shared memory for so many of the load's tiles.
 mlir::Value ringFor(const PipelinedLoad &load, int slots, mlir::OpBuilder &b, mlir::Location loc);
-/// The operands of products by wgmma in no loop that copies bring into rings of one slot, and the rewrite.
-std::vector<PipelinedLoad> planOnceLoads(tt::FuncOp function, const Chip &chip, int warps, const AxisInfoAnalysis &axis);
+/// The operands of products by wgmma, in no loop of `plans`, that copies bring into rings of one slot, and the rewrite.
+std::vector<PipelinedLoad> planOnceLoads(tt::FuncOp function, const std::vector<LoopPlan> &plans, const Chip &chip, int warps, const AxisInfoAnalysis &axis);
 void copyOnce(const std::vector<PipelinedLoad> &loads);
 
-/// Puts into shared memory what products could read there by wgmma and the block computed itself; gives of how many products (stage.cpp).
-int stageOperands(tt::FuncOp function, const Chip &chip, int warps);
+/// How an operand with K as dim `k` lies there once the block has stored it, along K or as threads hold it.
+GroupOperand stagedPlace(mlir::Value operand, int k, bool alongK);
+/// Puts into shared memory what products could read there by wgmma and the block computed itself; gives of how many operands (stage.cpp). kept: from the
+/// first product that reads a tile to the last one, else for each anew.
+int stageOperands(tt::FuncOp function, const Chip &chip, int warps, bool kept);
 /// Plans the loop for a producer: whether all loads are operands of products by wgmma, and how these follow one another.
 /// axis: null where no operand is to be copied once. always: also where that was measured to be slower.
 bool planFeeds(LoopPlan &plan, const Chip &chip, int warps, int most, const AxisInfoAnalysis *axis, bool always);

@@ -18,7 +18,8 @@ tt::LoadOp loadBehind(Value operand, Block *block) {
 /// The ops that use a load's tile. Transpositions move nothing: their own uses count.
 struct TileUses {
   Operation *first = nullptr, *last = nullptr;
-  SmallVector<Operation *, 2> turned; // transpositions
+  SmallVector<Operation *, 2> turned;      // transpositions
+  SmallVector<Operation *, 4> inRegisters; // what takes the tile as it is and is no product
 };
 /// Nothing where some stand in another block.
 std::optional<TileUses> usesOf(tt::LoadOp load) {
@@ -32,11 +33,13 @@ std::optional<TileUses> usesOf(tt::LoadOp load) {
       todo.append(user->user_begin(), user->user_end());
       continue;
     }
+    if (!isa<tt::DotOp>(user) && llvm::is_contained(load->getUsers(), user)) uses.inRegisters.push_back(user);
     if (!uses.first || user->isBeforeInBlock(uses.first)) uses.first = user;
     if (!uses.last || uses.last->isBeforeInBlock(user)) uses.last = user;
   }
   if (!uses.first) return std::nullopt;
-  llvm::sort(uses.turned, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
+  for (SmallVectorImpl<Operation *> *ops : {static_cast<SmallVectorImpl<Operation *> *>(&uses.turned), static_cast<SmallVectorImpl<Operation *> *>(&uses.inRegisters)})
+    llvm::sort(*ops, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
   return uses;
 }
 
@@ -47,23 +50,29 @@ bool isUnchanged(tt::LoadOp load, Operation *firstUse) {
   return true;
 }
 
+bool hasProductBetween(Operation *first, Operation *last) {
+  for (Operation *op = first; op != last; op = op->getNextNode())
+    if (isa<tt::DotOp>(op) || op->getNumRegions() > 0) return true;
+  return false;
+}
+
 struct OnceProduct {
   tt::DotOp dot;
   SmallVector<PipelinedLoad, 2> loads; // operands that copies can bring
 };
 
-GroupOperand placeOf(Value operand, int k, const OnceProduct &product) {
+std::optional<GroupOperand> copiedPlaceOf(Value operand, int k, const OnceProduct &product) {
   for (const PipelinedLoad &l : product.loads) {
     if (operandSource(operand).getDefiningOp() != l.load) continue;
     const int fast = operand == operandSource(operand) ? l.fast : 1 - l.fast;
     return fast == k ? GroupOperand::AlongK : GroupOperand::AcrossK;
   }
-  return GroupOperand::Registers;
+  return std::nullopt;
 }
 
-/// The product with those of its operands that copies bring, if it is one by wgmma then.
+/// The product with those of its operands that copies bring, if it is one by wgmma then, a right operand that the block computes being stored for it.
 std::optional<OnceProduct> planOnce(tt::DotOp dot, const Chip &chip, int warps, const AxisInfoAnalysis &axis) {
-  if (dot->getParentOfType<LoopLikeOpInterface>() || dot.getType().getRank() != 2) return std::nullopt;
+  if (dot.getType().getRank() != 2) return std::nullopt;
   auto bring = [&](Value operand, OnceProduct &product) {
     int fast = 0;
     tt::LoadOp load = loadBehind(operand, dot->getBlock());
@@ -76,17 +85,23 @@ std::optional<OnceProduct> planOnce(tt::DotOp dot, const Chip &chip, int warps, 
     OnceProduct product{dot, {}};
     if (left) bring(dot.getA(), product);
     bring(dot.getB(), product);
-    if (planWarpGroups(dot, chip, warps, placeOf(dot.getA(), 1, product), placeOf(dot.getB(), 0, product))) return product;
+    const GroupOperand a = copiedPlaceOf(dot.getA(), 1, product).value_or(GroupOperand::Registers);
+    for (const bool alongK : {false, true}) {
+      const GroupOperand b = copiedPlaceOf(dot.getB(), 0, product).value_or(stagedPlace(dot.getB(), 0, alongK));
+      if (planWarpGroups(dot, chip, warps, a, b)) return product;
+    }
   }
   return std::nullopt;
 }
 
 } // namespace
 
-std::vector<PipelinedLoad> planOnceLoads(tt::FuncOp function, const Chip &chip, int warps, const AxisInfoAnalysis &axis) {
+std::vector<PipelinedLoad> planOnceLoads(tt::FuncOp function, const std::vector<LoopPlan> &plans, const Chip &chip, int warps, const AxisInfoAnalysis &axis) {
   std::vector<PipelinedLoad> loads;
   int64_t bytes = 0;
+  auto isPipelined = [&](Operation *op) { return llvm::any_of(plans, [&](const LoopPlan &plan) { return plan.loop->isProperAncestor(op); }); };
   function.walk([&](tt::DotOp dot) {
+    if (isPipelined(dot)) return;
     std::optional<OnceProduct> product = planOnce(dot, chip, warps, axis);
     if (!product) return;
     SmallVector<PipelinedLoad, 2> added;
@@ -127,7 +142,18 @@ void copyOnce(const std::vector<PipelinedLoad> &loads) {
     Operation *before = uses.first->getPrevNode();
     while (before && isa<ttg::LocalLoadOp, tt::TransOp>(before)) before = before->getPrevNode();
     if (!before || !isa<ttg::AsyncWaitOp>(before)) ttg::AsyncWaitOp::create(b, loc, 0u);
-    load.replaceAllUsesWith(ttg::LocalLoadOp::create(b, loc, tile, ring, slot, DenseI32ArrayAttr()).getResult());
+    // What is read again behind a product leaves registers to it.
+    const OpBuilder::InsertPoint first = b.saveInsertionPoint();
+    ttg::LocalLoadOp read;
+    Operation *reader = nullptr;
+    for (Operation *user : uses.inRegisters) {
+      b.setInsertionPoint(user);
+      if (!read || hasProductBetween(reader, user)) read = ttg::LocalLoadOp::create(b, loc, tile, ring, slot, DenseI32ArrayAttr());
+      user->replaceUsesOfWith(load, read);
+      reader = user;
+    }
+    b.restoreInsertionPoint(first);
+    if (!load.use_empty()) load.replaceAllUsesWith(ttg::LocalLoadOp::create(b, loc, tile, ring, slot, DenseI32ArrayAttr()).getResult());
     for (Operation *turned : uses.turned) turned->moveBefore(uses.first);
     ttg::AsyncWaitOp &end = ends[uses.last];
     b.setInsertionPointAfter(uses.last);

@@ -751,7 +751,6 @@ int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, const Pipeli
   std::vector<PipelinedLoad> once;
   {
     AxisInfoAnalysis axis(function);
-    if (options.most > 1) once = planOnceLoads(function, chip, warps, axis);
     function.walk([&](scf::ForOp loop) {
       std::optional<LoopPlan> plan = planLoop(loop, chip, warps, options, axis);
       if (!plan) return;
@@ -763,6 +762,7 @@ int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, const Pipeli
       if (why && !reason.empty()) *why = reason;
       plans.push_back(std::move(*plan));
     });
+    if (options.most > 1) once = planOnceLoads(function, plans, chip, warps, axis);
   }
   copyOnce(once);
   // Where there is a producer, it begins all copies of the machine.
@@ -786,7 +786,7 @@ int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, const Pipeli
     if (plan.rotated && inShared) guardMasks(plan.loop);
     rewriteFed(plan, warps);
   }
-  const int staged = stageOperands(function, chip, warps);
+  const int staged = stageOperands(function, chip, warps, options.kept);
   narrowMasks(function, warps);
   splitWholeBlocks(function);
   return int(plans.size()) + (once.empty() && !staged ? 0 : 1);

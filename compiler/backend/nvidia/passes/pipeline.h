@@ -81,6 +81,7 @@ struct PipelineOptions {
   Early early = Early::All; // products that run a turn ahead of the others
   bool boxes = false;  // the machine copies loads that are boxes
   Producers producer = Producers::None; // and warps of their own begin its copies
+  bool kept = true;    // operands that the block computed stay in shared memory from product to product
 };
 /// Rewrites the loops of `function` (after runTilePipeline) in place, and what stands in none; gives how many were. why: if given, what keeps the machine
 /// from copying the tiles of a loop whose product would take them, where boxes are asked for.

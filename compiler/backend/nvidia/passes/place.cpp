@@ -34,13 +34,13 @@ bool loopBetween(Value v, Operation *op) {
   return false;
 }
 
-/// The registers inside one access, lowest address first.
-SmallVector<int32_t> together(const Assignment &layouts, const AccessOperands &access, const LinearLayout &layout) {
+/// The registers inside one access, lowest address first; of `most` elements at most.
+SmallVector<int32_t> together(const Assignment &layouts, const AccessOperands &access, const LinearLayout &layout, int64_t most) {
   const Type element = cast<tt::PointerType>(elementOf(access.ptr)).getPointeeType();
   const int64_t bytes = element.isIntOrFloat() ? std::max<int64_t>(8, element.getIntOrFloatBitWidth()) / 8 : 8;
   Access best;
   for (int dim = 0; dim < static_cast<int>(layout.outs().size()); ++dim) {
-    const int64_t run = std::min(layouts.axisInfo().vectorWidth(access.ptr, access.mask, dim), 16 / bytes);
+    const int64_t run = std::min({layouts.axisInfo().vectorWidth(access.ptr, access.mask, dim), 16 / bytes, most});
     if (run <= best.width) continue;
     if (Access a = widestAccess(layout, dimName(dim), run); a.width > best.width) best = a;
   }
@@ -84,9 +84,11 @@ private:
     function_.walk([&](Operation *op) {
       if (isa<scf::ForOp, scf::WhileOp>(op)) entering_[op] = enteringValues(op);
       if (std::optional<AccessOperands> access = accessOperands(op); access && layouts_.access(op)) {
-        if (isa<tt::LoadOp, tt::StoreOp, ttg::AsyncCopyOp>(op))
+        auto rmw = dyn_cast<tt::AtomicRMWOp>(op);
+        const int64_t most = rmw ? mostAddedAtOnce(rmw, chip_) : INT64_MAX;
+        if (isa<tt::LoadOp, tt::StoreOp, ttg::AsyncCopyOp>(op) || (rmw && most > 1))
           op->setAttr(placed::kTogetherAttr,
-                      b_.getDenseI32ArrayAttr(together(layouts_, *access, *layouts_.access(op))));
+                      b_.getDenseI32ArrayAttr(together(layouts_, *access, *layouts_.access(op), most)));
       }
       if (scf::ForOp loop = dyn_cast<scf::ForOp>(op)) {
         SmallVector<int32_t> words;

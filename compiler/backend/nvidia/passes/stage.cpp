@@ -1,4 +1,7 @@
 // Operands of products by wgmma that the block computed itself (pipeline.h).
+#include <algorithm>
+#include <tuple>
+
 #include "backend/nvidia/passes/loop_plan.h"
 
 using namespace mlir;
@@ -34,19 +37,32 @@ Operation *anchorOf(tt::DotOp dot, Value source) {
   return anchor;
 }
 
+/// A tile that a product reads in shared memory.
+struct Request {
+  tt::DotOp dot;
+  unsigned number; // of the operand
+  Staged as;
+  Operation *anchor;
+
+  /// What one store is for: products whose anchors stand in one block, or with one anchor where tiles are not kept.
+  auto tile(bool kept) const { return std::make_tuple(as.source, as.fast, kept ? nullptr : anchor, anchor->getBlock()); }
+};
+
 class Stager {
 public:
-  Stager(tt::FuncOp function, const Chip &chip, int warps) : function_(function), chip_(chip), warps_(warps) {}
+  Stager(tt::FuncOp function, const Chip &chip, int warps, bool kept) : function_(function), chip_(chip), warps_(warps), kept_(kept) {}
 
   int run() {
     if (!chip_.has(Feature::Wgmma) || function_->hasAttr(placed::kProducerAttr)) return 0;
     SmallVector<tt::DotOp> dots;
     function_.walk([&](tt::DotOp dot) {
-      if (dot.getType().getRank() == 2 && !planWarpGroups(dot, chip_, warps_)) dots.push_back(dot);
+      if (dot.getType().getRank() == 2) dots.push_back(dot);
     });
-    int staged = 0;
-    for (tt::DotOp dot : dots) staged += stage(dot);
-    return staged;
+    for (tt::DotOp dot : dots) planWarpGroups(dot, chip_, warps_) ? askTurned(dot) : ask(dot);
+    if (kept_)
+      for (tt::DotOp dot : dots) askKept(dot);
+    while (!requests_.empty()) storeFirst();
+    return products_;
   }
 
 private:
@@ -59,51 +75,104 @@ private:
     return !source.getDefiningOp<ttg::LocalLoadOp>();
   }
 
-  bool stage(tt::DotOp dot) {
-    if (!isComputed(dot.getA()) || !isComputed(dot.getB())) return false;
-    for (const bool alongK : {false, true}) {
-      const Staged b = stagedAs(dot.getB(), 0, alongK), a = stagedAs(dot.getA(), 1, alongK);
-      if (planWarpGroups(dot, chip_, warps_, GroupOperand::Registers, b.place)) return put(dot, 1, b);
-      if (planWarpGroups(dot, chip_, warps_, a.place, b.place)) return put(dot, 0, a) && put(dot, 1, b);
-    }
-    return false;
+  void add(tt::DotOp dot, unsigned number, const Staged &as) {
+    requests_.push_back({dot, number, as, anchorOf(dot, as.source)});
+    ++products_;
   }
 
-  bool put(tt::DotOp dot, unsigned number, const Staged &s) {
-    Operation *anchor = anchorOf(dot, s.source);
-    const Location loc = dot.getLoc();
-    OpBuilder b(anchor);
-    RankedTensorType type = cast<RankedTensorType>(s.source.getType());
-    Value &ring = rings_[{s.source, {anchor, s.fast}}];
-    if (!ring) {
-      SmallVector<int64_t> shape{1};
-      shape.append(type.getShape().begin(), type.getShape().end());
-      ring = ttg::LocalAllocOp::create(b, loc, ttg::RingType::get(b.getContext(), shape, type.getElementType()), uint32_t(s.fast));
-      Value slot = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0));
-      placed::LocalStoreOp::create(b, loc, s.source, ring, slot);
-      b.setInsertionPointAfter(anchor);
-      ttg::LocalDeallocOp::create(b, loc, ring);
+  /// A product whose right operand was computed, and the left one too or it is a whole tile that copies brought.
+  void ask(tt::DotOp dot) {
+    if (!isComputed(dot.getB())) return;
+    const bool computed = isComputed(dot.getA());
+    auto can = [&](GroupOperand a, const Staged &b) { return planWarpGroups(dot, chip_, warps_, a, b.place).has_value(); };
+    for (const bool avoided : {turnsInRegisters(dot), false})
+      for (const bool alongK : {false, true}) {
+        const Staged b = stagedAs(dot.getB(), 0, alongK), a = stagedAs(dot.getA(), 1, alongK);
+        if (!avoided && can(placeOfOperand(dot.getA(), 1), b)) return add(dot, 1, b);
+        if (computed && can(a.place, b)) return add(dot, 0, a), add(dot, 1, b);
+      }
+  }
+
+  /// Whether the left operand is the transposition of what threads hold: to have it in registers it goes through shared memory as well.
+  bool turnsInRegisters(tt::DotOp dot) const { return kept_ && operandSource(dot.getA()) != dot.getA() && isComputed(dot.getA()); }
+
+  void askTurned(tt::DotOp dot) {
+    if (!turnsInRegisters(dot) || dot->hasAttr(placed::kOpenAttr)) return;
+    for (const bool alongK : {false, true}) {
+      const Staged a = stagedAs(dot.getA(), 1, alongK);
+      if (planWarpGroups(dot, chip_, warps_, a.place, placeOfOperand(dot.getB(), 0))) return add(dot, 0, a);
     }
-    b.setInsertionPoint(dot);
+  }
+
+  /// A left operand that lies in shared memory for another product is read there, and leaves registers to others.
+  void askKept(tt::DotOp dot) {
+    if (dot->hasAttr(placed::kOpenAttr) || !isComputed(dot.getA())) return;
+    GroupOperand b = placeOfOperand(dot.getB(), 0);
+    for (const Request &r : requests_) {
+      if (r.dot != dot) continue;
+      if (r.number == 0) return;
+      b = r.as.place;
+    }
+    const Value source = operandSource(dot.getA());
+    Operation *anchor = anchorOf(dot, source);
+    for (const Request &r : requests_) {
+      if (r.as.source != source || r.anchor->getBlock() != anchor->getBlock()) continue;
+      for (const bool alongK : {false, true}) {
+        const Staged a = stagedAs(dot.getA(), 1, alongK);
+        if (a.fast == r.as.fast && planWarpGroups(dot, chip_, warps_, a.place, b)) return add(dot, 0, a);
+      }
+    }
+  }
+
+  /// Stores the tile of the first request, in front of the first product that reads it, for all that do.
+  void storeFirst() {
+    const auto tile = requests_.front().tile(kept_);
+    SmallVector<Request, 4> readers;
+    for (const Request &r : requests_)
+      if (r.tile(kept_) == tile) readers.push_back(r);
+    llvm::erase_if(requests_, [&](const Request &r) { return r.tile(kept_) == tile; });
+    auto before = [](const Request &x, const Request &y) { return x.anchor->isBeforeInBlock(y.anchor); };
+    const auto [first, last] = std::minmax_element(readers.begin(), readers.end(), before);
+
+    Value source = first->as.source;
+    const Location loc = first->dot.getLoc();
+    OpBuilder b(first->anchor);
+    RankedTensorType type = cast<RankedTensorType>(source.getType());
+    SmallVector<int64_t> shape{1};
+    shape.append(type.getShape().begin(), type.getShape().end());
+    Value ring = ttg::LocalAllocOp::create(b, loc, ttg::RingType::get(b.getContext(), shape, type.getElementType()), uint32_t(first->as.fast));
+    placed::LocalStoreOp::create(b, loc, source, ring, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0)));
+    b.setInsertionPointAfter(last->anchor);
+    ttg::LocalDeallocOp::create(b, loc, ring);
+    for (const Request &r : readers) read(r, ring);
+  }
+
+  static void read(const Request &r, Value ring) {
+    tt::DotOp dot = r.dot;
+    const Location loc = dot.getLoc();
+    OpBuilder b(dot);
     Value slot = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0));
-    Value tile = ttg::LocalLoadOp::create(b, loc, type, ring, slot, DenseI32ArrayAttr());
-    if (s.turned) {
-      Operation *turned = b.insert(dot->getOperand(number).getDefiningOp()->clone());
+    Value tile = ttg::LocalLoadOp::create(b, loc, r.as.source.getType(), ring, slot, DenseI32ArrayAttr());
+    if (r.as.turned) {
+      Operation *turned = b.insert(dot->getOperand(r.number).getDefiningOp()->clone());
       turned->setOperand(0, tile);
       tile = turned->getResult(0);
     }
-    dot->setOperand(number, tile);
-    return true;
+    dot->setOperand(r.number, tile);
   }
 
   tt::FuncOp function_;
   const Chip &chip_;
   int warps_;
-  llvm::DenseMap<std::pair<Value, std::pair<Operation *, int>>, Value> rings_;
+  bool kept_; // from product to product
+  SmallVector<Request> requests_;
+  int products_ = 0;
 };
 
 } // namespace
 
-int stageOperands(tt::FuncOp function, const Chip &chip, int warps) { return Stager(function, chip, warps).run(); }
+GroupOperand stagedPlace(Value operand, int k, bool alongK) { return stagedAs(operand, k, alongK).place; }
+
+int stageOperands(tt::FuncOp function, const Chip &chip, int warps, bool kept) { return Stager(function, chip, warps, kept).run(); }
 
 } // namespace neso::nvidia

@@ -168,7 +168,8 @@ private:
   }
 
   void checkAccess(Operation *op) {
-    if (!isa<tt::LoadOp, tt::StoreOp, ttg::AsyncCopyOp>(op)) return;
+    auto rmw = dyn_cast<tt::AtomicRMWOp>(op);
+    if (!isa<tt::LoadOp, tt::StoreOp, ttg::AsyncCopyOp>(op) && !(rmw && op->hasAttr(placed::kTogetherAttr))) return;
     const LinearLayout *layout = placed::layoutOf(op->getOperand(0));
     if (!layout) return;
     auto together = op->getAttrOfType<DenseI32ArrayAttr>(placed::kTogetherAttr);
@@ -184,6 +185,7 @@ private:
       if (neighbours) along = dim;
     }
     require(along || together.empty(), op, "N4: takes registers at once that are no neighbours");
+    require(!rmw || int64_t(1) << together.size() <= mostAddedAtOnce(rmw, chip_), op, "N4: adds to more at once than the chip does");
     const AccessOperands access = *accessOperands(op);
     if (along) {
       if (!axis_) axis_.emplace(function_);

@@ -9,7 +9,7 @@
 //         or sort lie in one layout
 //     N3  a tensor without a place comes from operations without effects, regions and placed operands
 //     N4  a load, store or asynchronous copy of a tensor has placed.together: its registers are neighbours in a dim, and its
-//         addresses and mask allow one access (axis_info.h); a copy has 4 bytes at least, which lie side by side in its ring; a
+//         addresses and mask allow one access (axis_info.h); so has an atomic that one instruction does for neighbours; a copy has 4 bytes at least, which lie side by side in its ring; a
 //         part of a tile, and what travels in words (placed.words), fills words of 32 bits
 //     N5  a product has placed.product that its chip knows and its shape and warps allow, and the accumulator that follows
 //     N6  the axis of a reduction, scan or sort is apart from the others in its operands' layout; a scan's lanes are in
