@@ -306,6 +306,7 @@ bool isSummed(DotFormat format, mlir::Type d) {
 LinearLayout dotBuffer(const Chip &chip, const Sizes &shape, int fast, int elementBits) {
   int rank = int(shape.size());
   if (rank == 2 && chip.has(Feature::Wgmma)) return panelledLayout(shape, fast, elementBits);
+  if (rank == 1) return sharedLayout(shape, {0}, {});
   std::vector<int> order{fast, fast == rank - 1 ? rank - 2 : rank - 1};
   if (rank == 3) order.push_back(0);
   return sharedLayout(shape, order, matrixSwizzle(shape, order, elementBits));

@@ -220,6 +220,23 @@ std::optional<LoopPlan> planLoop(scf::ForOp loop, const Chip &chip, int warps, c
   return plan;
 }
 
+/// Rows and columns of numbers beside the products (scales, biases) are copied ahead as their tiles are: each turn would wait for memory else. Where
+/// the block itself begins the copies, one turn like the other.
+void planRows(LoopPlan &plan, const AxisInfoAnalysis &axis) {
+  if (!plan.boxes.empty() || !plan.early.empty()) return;
+  const std::optional<llvm::SmallDenseSet<Value>> written = argumentsWritten(plan.loop);
+  for (tt::LoadOp load : plan.loop.getBody()->getOps<tt::LoadOp>()) {
+    RankedTensorType type = dyn_cast<RankedTensorType>(load.getType());
+    if (!type || type.getRank() != 1 || load.getIsVolatile() || !isZero(load.getOther()) || !type.getElementType().isIntOrFloat()) continue;
+    constexpr int64_t kFewestBits = 32;
+    if (axis.vectorWidth(load.getPtr(), load.getMask(), 0) * type.getElementTypeBitWidth() < kFewestBits || !readsElsewhere(load, *written)) continue;
+    LoopSlice tried = plan.slice;
+    if (!addToSlice(load.getPtr(), plan.loop, tried) || !addToSlice(load.getMask(), plan.loop, tried)) continue;
+    plan.slice = std::move(tried);
+    plan.loads.push_back({load, 0});
+  }
+}
+
 /// A sum of products of scalars, in `type`.
 Value compute(OpBuilder &b, Location loc, const Polynomial &p, const std::vector<Value> &scalars, Type type) {
   Value sum;
@@ -514,6 +531,10 @@ private:
     }
     const bool copiesLater = plan_.stepped || (plan_.early.empty() && !plan_.open.empty());
     if (!copiesLater) copyTurn(turn);
+    // Products by steps have the turn's barrier among them: what is read behind it could meet the copies that the next turn begins.
+    if (plan_.stepped)
+      for (const PipelinedLoad &load : plan_.loads)
+        if (!leadsToSteps(load.load)) turn.map.map(tt::LoadOp(load.load).getResult(), tileOf(load, turn.read));
     for (Operation &op : loop_.getBody()->without_terminator()) {
       if (!liveOps_.contains(&op) || leadsToSteps(&op) || plan_.early.contains(&op) || isLate(&op)) continue;
       const OpenProduct *open = openProduct(&op);
@@ -521,8 +542,10 @@ private:
         turn.map.map(op.getResult(0), multiplyBySteps(turn.map.lookupOrDefault(plan_.stepped.getC()), turn));
       else if (open)
         multiplyOpen(*open, turn);
-      else if (const PipelinedLoad *load = pipelined(&op))
+      else if (const PipelinedLoad *load = pipelined(&op); load && !turn.map.contains(op.getResult(0)))
         turn.map.map(op.getResult(0), tileOf(*load, turn.read));
+      else if (load)
+        continue;
       else
         b_.clone(op, turn.map);
     }
@@ -606,7 +629,8 @@ private:
   /// Whether `op` leads from a load to the product by steps, which has parts of its own.
   bool leadsToSteps(Operation *op) {
     tt::DotOp dot = plan_.stepped;
-    return dot && (pipelined(op) || op == dot.getA().getDefiningOp() || op == dot.getB().getDefiningOp());
+    if (!dot) return false;
+    return llvm::any_of(ValueRange{dot.getA(), dot.getB()}, [&](Value v) { return op == v.getDefiningOp() || op == operandSource(v).getDefiningOp(); });
   }
 
   /// Both operands' parts at `k`, as they lie in their rings.
@@ -760,6 +784,7 @@ int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, const Pipeli
       if (options.boxes && !fed) planBoxes(*plan, chip, reason);
       if (!reason.empty() && !whyNotFed.empty()) reason = std::move(whyNotFed);
       if (why && !reason.empty()) *why = reason;
+      if (!fed) planRows(*plan, axis);
       plans.push_back(std::move(*plan));
     });
     if (options.most > 1) once = planOnceLoads(function, plans, chip, warps, axis);

@@ -19,6 +19,8 @@ using Kind = Assignment::Kind;
 /// An operand of a product with more words than this in a thread, which does not change in a loop, waits in shared
 /// memory: the loop needs the registers.
 constexpr int64_t kMostWordsKept = 48;
+/// The same of all that a loop carries and keeps for its products: the rest of a thread's 255 is for sums and operands that live within a turn.
+constexpr int64_t kMostWordsTogether = 144;
 
 bool isTensor(Value v) { return isa<RankedTensorType>(v.getType()); }
 ArrayRef<int64_t> shapeOf(Value v) { return cast<RankedTensorType>(v.getType()).getShape(); }
@@ -101,8 +103,25 @@ private:
     });
   }
 
+  int64_t wordsOf(Value v, LayoutRef layout) const { return layout->inSize(kRegister) * elementOf(v).getIntOrFloatBitWidth() / 32; }
+
+  /// Words that a thread carries from turn to turn, of the loop or of one in it.
+  int64_t wordsCarried(Operation *nest) const {
+    int64_t most = 0;
+    nest->walk([&](LoopLikeOpInterface loop) {
+      int64_t words = 0;
+      for (Value v : loop.getRegionIterArgs())
+        if (layouts_.kind(v) == Kind::Placed && elementOf(v).isIntOrFloat()) words += wordsOf(v, layouts_.layout(v));
+      most = std::max(most, words);
+    });
+    return most;
+  }
+
   std::vector<Entering> enteringValues(Operation *loop) {
     std::vector<Entering> entering;
+    const int64_t carried = wordsCarried(loop);
+    llvm::DenseSet<Value> seen;
+    int64_t kept = 0;
     auto outside = [&](Value v) { return !loop->isAncestor(v.getParentRegion()->getParentOp()); };
     loop->walk<WalkOrder::PreOrder>([&](Operation *op) {
       if (op == loop) return WalkResult::advance();
@@ -114,8 +133,9 @@ private:
         bool parked = false;
         if (tt::DotOp dot = dyn_cast<tt::DotOp>(op); dot && !layout) {
           layout = ready(use);
-          const int64_t bits = layout ? layout->inSize(kRegister) * elementOf(v).getIntOrFloatBitWidth() : 0;
-          parked = bits / 32 > kMostWordsKept && readsShared(layouts_.dot(dot), dot);
+          const int64_t words = layout ? wordsOf(v, layout) : 0;
+          parked = (words > kMostWordsKept || carried + kept + words > kMostWordsTogether) && readsShared(layouts_.dot(dot), dot);
+          if (!parked && seen.insert(v).second) kept += words;
         }
         if (layout && (parked || layout != layouts_.layout(v))) entering.push_back({v, layout, parked});
       }
@@ -152,10 +172,28 @@ private:
       Operation *op = v.getDefiningOp();
       result = spread(op, in(op->getOperand(0), layouts_.pull(op, layout)), layout);
     } else {
+      OpBuilder::InsertionGuard guard(b_);
+      const size_t scope = outOfLoops(v, layout);
       result = placed::ConvertLayoutOp::create(b_, v.getLoc(), typeIn(v, layout), placed(v));
+      scopes_[scope][{v, layout}] = result;
+      return result;
     }
     scopes_.back()[{v, layout}] = result;
     return result;
+  }
+
+  /// Sets the builder's place in front of the outermost loop that v comes into from outside, where a thread has room for what is moved; gives the scope
+  /// that knows it.
+  size_t outOfLoops(Value v, LayoutRef layout) {
+    constexpr int64_t kMostWords = 8;
+    size_t level = scopes_.size() - 1, scope = level;
+    if (!elementOf(v).isIntOrFloat() || wordsOf(v, layout) > kMostWords) return scope;
+    Operation *where = v.getParentRegion()->getParentOp();
+    for (Operation *at = b_.getInsertionBlock()->getParentOp(); !isa<tt::FuncOp>(at) && !at->isAncestor(where); at = at->getParentOp()) {
+      --level;
+      if (isa<scf::ForOp, scf::WhileOp>(at)) b_.setInsertionPoint(at), scope = level;
+    }
+    return scope;
   }
 
   /// The shape operation on an operand in the layout that it has below `layout`.

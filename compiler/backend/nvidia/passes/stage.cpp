@@ -53,14 +53,17 @@ public:
   Stager(tt::FuncOp function, const Chip &chip, int warps, bool kept) : function_(function), chip_(chip), warps_(warps), kept_(kept) {}
 
   int run() {
-    if (!chip_.has(Feature::Wgmma) || function_->hasAttr(placed::kProducerAttr)) return 0;
+    if (function_->hasAttr(placed::kProducerAttr)) return 0;
     SmallVector<tt::DotOp> dots;
     function_.walk([&](tt::DotOp dot) {
       if (dot.getType().getRank() == 2) dots.push_back(dot);
     });
-    for (tt::DotOp dot : dots) planWarpGroups(dot, chip_, warps_) ? askTurned(dot) : ask(dot);
-    if (kept_)
-      for (tt::DotOp dot : dots) askKept(dot);
+    if (chip_.has(Feature::Wgmma)) {
+      for (tt::DotOp dot : dots) planWarpGroups(dot, chip_, warps_) ? askTurned(dot) : ask(dot);
+      if (kept_)
+        for (tt::DotOp dot : dots) askKept(dot);
+    }
+    if (kept_) askShared(dots);
     while (!requests_.empty()) storeFirst();
     return products_;
   }
@@ -122,6 +125,23 @@ private:
         if (a.fast == r.as.fast && planWarpGroups(dot, chip_, warps_, a.place, b)) return add(dot, 0, a);
       }
     }
+  }
+
+  /// Loads that several products by other instructions read: each would store them anew, and in between they would be in registers.
+  void askShared(ArrayRef<tt::DotOp> dots) {
+    llvm::MapVector<tt::LoadOp, SmallVector<std::pair<tt::DotOp, unsigned>, 2>> uses;
+    for (tt::DotOp dot : dots) {
+      const bool isAsked = llvm::any_of(requests_, [&](const Request &r) { return r.dot == dot; });
+      if (isAsked || planWarpGroups(dot, chip_, warps_) || !planOf(dot, chip_, warps_).traits().onTensorCores) continue;
+      for (unsigned number : {0u, 1u}) {
+        tt::LoadOp load = operandSource(dot->getOperand(number)).getDefiningOp<tt::LoadOp>();
+        // Of other sizes matrices are not read across their rows.
+        if (load && cast<RankedTensorType>(load.getType()).getElementTypeBitWidth() == 16) uses[load].push_back({dot, number});
+      }
+    }
+    for (auto &[load, products] : uses)
+      if (products.size() > 1)
+        for (auto [dot, number] : products) add(dot, number, stagedAs(dot->getOperand(number), number == 0 ? 1 : 0, false));
   }
 
   /// Stores the tile of the first request, in front of the first product that reads it, for all that do.

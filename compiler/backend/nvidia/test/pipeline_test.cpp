@@ -327,6 +327,49 @@ TEST_F(Pipeline, StepsOnTheSimulatedBlock) {
       }
 }
 
+// A row that the left operand is multiplied by, one that is added to the sums, both: what is read behind a step's barrier must not meet the copies of
+// the next turn.
+TEST_F(Pipeline, RowsBesideProductsOnTheSimulatedBlock) {
+  for (int block : {32, 64})
+    for (auto [before, behind] : {std::pair{true, false}, {false, true}, {true, true}})
+      for (int K : {0, 16, 64, 208}) {
+        std::string text = matmul(block);
+        const std::string size = std::to_string(block), row = "tensor<" + size + "x", tile = "tensor<16x" + size + "x";
+        if (before) {
+          const std::string product = "tt.dot %x,";
+          text.replace(text.find(product), product.size(), "tt.dot %scaled,");
+          text.insert(text.find("    %d = "), "    %from = tt.addptr %a, %k : !tt.ptr<f16>, i32\n    %froms = tt.splat %from : !tt.ptr<f16> -> " + row + "!tt.ptr<f16>>\n"
+                                              "    %scales = tt.addptr %froms, %kr : " + row + "!tt.ptr<f16>>, " + row + "i32>\n"
+                                              "    %leftRow = tt.splat %left : i32 -> " + row + "i32>\n    %inRow = arith.cmpi slt, %kr, %leftRow : " + row + "i32>\n"
+                                              "    %no = arith.constant dense<0.0> : " + row + "f16>\n    %scale = tt.load %scales, %inRow, %no : " + row + "!tt.ptr<f16>>\n"
+                                              "    %scaleRow = tt.expand_dims %scale {axis = 0 : i32} : " + row + "f16> -> tensor<1x" + size + "xf16>\n"
+                                              "    %scaleAll = tt.broadcast %scaleRow : tensor<1x" + size + "xf16> -> " + tile + "f16>\n"
+                                              "    %scaled = arith.mulf %x, %scaleAll : " + tile + "f16>\n");
+        }
+        if (behind) {
+          const std::string yield = "scf.yield %d,";
+          text.replace(text.find(yield), yield.size(), "scf.yield %sum,");
+          text.insert(text.find("    %ap2 = "), "    %at = tt.addptr %b, %k : !tt.ptr<f16>, i32\n    %ats = tt.splat %at : !tt.ptr<f16> -> tensor<32x!tt.ptr<f16>>\n"
+                                               "    %biases = tt.addptr %ats, %n : tensor<32x!tt.ptr<f16>>, tensor<32xi32>\n    %bias = tt.load %biases : tensor<32x!tt.ptr<f16>>\n"
+                                               "    %wide = arith.extf %bias : tensor<32xf16> to tensor<32xf32>\n    %biasRow = tt.expand_dims %wide {axis = 0 : i32} : tensor<32xf32> -> tensor<1x32xf32>\n"
+                                               "    %biasAll = tt.broadcast %biasRow : tensor<1x32xf32> -> tensor<16x32xf32>\n    %sum = arith.addf %d, %biasAll : tensor<16x32xf32>\n");
+        }
+        std::vector<uint16_t> a = halves(size_t(16 * K + 16), 1), b = halves(size_t(K * 32 + 32), 2);
+        std::vector<float> expected(512), got(512);
+        std::vector<InterpArg> args{InterpArg::pointer(a.data(), int64_t(16 * K * 2)), InterpArg::pointer(b.data(), int64_t(K * 32 * 2)),
+                                    InterpArg::pointer(expected.data(), 2048), InterpArg::integer(K)};
+        Status status = interpretTile(parse(text), args, {1, 1, 1});
+        ASSERT_TRUE(bool(status)) << status.error().str();
+        tt::FuncOp function = parse(text);
+        ASSERT_EQ(pipelineLoops(function, chip_, 2, 3), 1);
+        EXPECT_EQ(count<tt::LoadOp>(function), 0);
+        EXPECT_EQ(count<ttg::LocalAllocOp>(function), 2 + before + behind);
+        test::Outcome outcome = Block(function, chip_, 2).run({uint64_t(a.data()), uint64_t(b.data()), uint64_t(got.data()), uint64_t(K)});
+        EXPECT_EQ(outcome.error, "") << block << ", K " << K << before << behind;
+        EXPECT_EQ(expected, got) << block << ", K " << K << before << behind;
+      }
+}
+
 TEST_F(Pipeline, LeftAlone) {
   // No cp.async; one stage.
   EXPECT_EQ(pipelineLoops(parse(matmul(16)), chip_, 4, 1), 0);
