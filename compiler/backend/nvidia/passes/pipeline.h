@@ -46,8 +46,10 @@
 // The copies of such a loop can be begun by warps of their own (producer.h, feed.cpp), which those of loops with several products are where one leads
 // to another one's left operand.
 //
-// Operands of a product by wgmma that stands in no loop come by copies too: into a ring of one slot, with one wait in front of the product
-// and one behind it (once.cpp).
+// Rows of numbers beside the products (scales, biases) are copied with the tiles of their turn, where threads begin the copies and no product runs ahead.
+//
+// Operands of a product by wgmma that stands in no such loop come by copies too: into a ring of one slot, with one wait in front of the product
+// and one behind it (once.cpp). What else takes the tile reads it again behind a product, so that it is in no register in between.
 //
 //     ring = local_alloc; copy pa → ring[0]; commit; async_wait; d = dot ring[0] …; async_wait
 //

@@ -1,4 +1,5 @@
-// Operands of products by wgmma that the block computed itself (pipeline.h).
+// Operands that are stored into shared memory: of products by wgmma what the block computed itself, of others the loads that several of them read
+// (pipeline.h). A tile stays there from the first product that reads it to the last one and is in no register in between.
 #include <algorithm>
 #include <tuple>
 
