@@ -1,6 +1,7 @@
 // Atomics: one instruction an element by the thread that owns it, or several neighbours that it adds to; old values go to the threads that hold copies.
-#include "backend/nvidia/emitter.h"
+#include "backend/nvidia/atomics.h"
 
+#include "backend/nvidia/emitter.h"
 #include "backend/nvidia/linear.h"
 #include "backend/nvidia/move.h"
 #include "llvm/IR/InlineAsm.h"
@@ -30,8 +31,8 @@ const char *scopeName(tt::MemSyncScope scope) {
   NESO_UNREACHABLE("memory scope");
 }
 
-/// The instruction's operation and type: ".add.noftz.f16"; empty where the machine has none.
-std::string rmwName(tt::RMWOp op, mlir::Type type, const Chip &chip) {
+/// The instruction's operation and type: ".add.noftz.f16", of so many neighbours ".add.noftz.v8.f16"; empty where the machine has none.
+std::string rmwName(tt::RMWOp op, mlir::Type type, const Chip &chip, int64_t neighbours) {
   const bool isInt = llvm::isa<mlir::IntegerType>(type);
   const std::string bits = std::to_string(type.isIntOrFloat() ? type.getIntOrFloatBitWidth() : 64);
   const bool word = bits == "32" || bits == "64";
@@ -45,20 +46,15 @@ std::string rmwName(tt::RMWOp op, mlir::Type type, const Chip &chip) {
   case tt::RMWOp::UMAX: return isInt && word ? ".max.u" + bits : "";
   case tt::RMWOp::UMIN: return isInt && word ? ".min.u" + bits : "";
   case tt::RMWOp::XCHG: return word ? ".exch.b" + bits : "";
-  case tt::RMWOp::FADD:
-    if (type.isF32() || type.isF64()) return ".add.f" + bits;
-    if (type.isF16()) return ".add.noftz.f16";
-    if (type.isBF16() && chip.has(Feature::AtomicBf16)) return ".add.noftz.bf16";
+  case tt::RMWOp::FADD: {
+    const std::string vector = neighbours > 1 ? ".v" + std::to_string(neighbours) : "";
+    if (type.isF32() || type.isF64()) return ".add" + vector + ".f" + bits;
+    if (type.isF16()) return ".add.noftz" + vector + ".f16";
+    if (type.isBF16() && chip.has(Feature::AtomicBf16)) return ".add.noftz" + vector + ".bf16";
     return "";
   }
+  }
   NESO_UNREACHABLE("atomic operation");
-}
-
-/// "red.add.f32" for so many neighbours: "red.add.v4.f32".
-std::string ofNeighbours(const std::string &instruction, size_t count) {
-  if (count == 1) return instruction;
-  const size_t type = instruction.rfind('.');
-  return instruction.substr(0, type) + ".v" + std::to_string(count) + instruction.substr(type);
 }
 
 /// The register of the assembly that holds an element, and its constraint.
@@ -69,6 +65,20 @@ std::pair<llvm::Type *, const char *> wordOf(llvm::IRBuilder<> &b, int64_t bytes
 }
 
 } // namespace
+
+bool isReduction(tt::AtomicRMWOp op) {
+  const bool alone = op.getSem() == tt::MemSemantic::RELAXED || op.getSem() == tt::MemSemantic::RELEASE;
+  // exch has no such form.
+  return alone && op.getResult().use_empty() && op.getAtomicRmwOp() != tt::RMWOp::XCHG;
+}
+
+int64_t mostAddedAtOnce(tt::AtomicRMWOp op, const Chip &chip) {
+  if (!chip.has(Feature::AtomicVector) || op.getAtomicRmwOp() != tt::RMWOp::FADD || !isReduction(op)) return 1;
+  auto tensor = llvm::dyn_cast<mlir::RankedTensorType>(op.getVal().getType());
+  if (!tensor) return 1;
+  const mlir::Type element = tensor.getElementType();
+  return element.isF32() ? 4 : element.isF16() || element.isBF16() ? 8 : 1;
+}
 
 Value *Emitter::atomicAsm(const std::string &instruction, llvm::ArrayRef<Value *> operands, Value *condition,
                           int64_t bytes, bool result, bool together) {
@@ -153,9 +163,12 @@ void Emitter::emitAtomic(mlir::Operation *op) {
   const int64_t bytes = bytesOf(element);
   bool used = op->getNumResults() > 0 && !op->getResult(0).use_empty();
   const std::string width = ".b" + std::to_string(bytes * 8);
+  LayoutRef layout = layoutOf(ptr);
+  std::optional<Groups> neighbours;
+  if (op->hasAttr(placed::kTogetherAttr)) neighbours = accessGroups(op, layout);
   if (auto rmw = llvm::dyn_cast<tt::AtomicRMWOp>(op)) {
     sem = rmw.getSem(), mask = rmw.getMask(), values = {rmw.getVal()};
-    const std::string name = rmwName(rmw.getAtomicRmwOp(), element, chip_);
+    const std::string name = rmwName(rmw.getAtomicRmwOp(), element, chip_, neighbours ? neighbours->width : 1);
     byLoop = name.empty();
     if (byLoop && !loopOp(rmw.getAtomicRmwOp(), element)) {
       std::string what;
@@ -163,9 +176,7 @@ void Emitter::emitAtomic(mlir::Operation *op) {
                                      << " on " << chip_.arch;
       return fail(op, what);
     }
-    // Without a use of the old value the memory system does it alone; exch has no such form.
-    const bool reduction = !used && rmw.getAtomicRmwOp() != tt::RMWOp::XCHG && sem != tt::MemSemantic::ACQUIRE &&
-                           sem != tt::MemSemantic::ACQUIRE_RELEASE;
+    const bool reduction = isReduction(rmw);
     if (!reduction) used = true;
     instruction =
         std::string(reduction ? "red" : "atom") + orderName(sem) + scopeName(rmw.getScope()) + ".global" + name;
@@ -181,12 +192,10 @@ void Emitter::emitAtomic(mlir::Operation *op) {
     instruction = std::string("st") + orderName(sem) + scopeName(store.getScope()) + ".global" + width;
   }
   const bool needed = op->getNumResults() > 0 && !op->getResult(0).use_empty();
-  const bool byNeighbours = op->hasAttr(placed::kTogetherAttr);
 
   // Writes of the block's other threads come before what releases, their reads behind what acquires.
   const bool releases = sem == tt::MemSemantic::RELEASE || sem == tt::MemSemantic::ACQUIRE_RELEASE;
   const bool acquires = sem == tt::MemSemantic::ACQUIRE || sem == tt::MemSemantic::ACQUIRE_RELEASE;
-  LayoutRef layout = layoutOf(ptr);
   if (releases) emitBarrier(block_);
 
   auto toWord = [&](Value *v) -> Value * {
@@ -209,13 +218,13 @@ void Emitter::emitAtomic(mlir::Operation *op) {
   Tile old{layout ? *layout : single, {}};
   Value *owns = ownsElements(block_, old.layout);
   auto get = [&](mlir::Value v, int r) { return this->element(v, r); };
-  if (byNeighbours && !byLoop) {
-    for (const auto &group : accessGroups(op, layout).registers) {
+  if (neighbours) {
+    NESO_CHECK(!byLoop && !acquires, "what adds to neighbours at once is an instruction that nobody waits for");
+    for (const auto &group : neighbours->registers) {
       llvm::SmallVector<Value *, 9> operands = {get(ptr, group[0])};
       for (int r : group) operands.push_back(toWord(get(values[0], r)));
-      atomicAsm(ofNeighbours(instruction, group.size()), operands, both(owns, mask ? get(mask, group[0]) : nullptr), bytes, false, group.size() > 1);
+      atomicAsm(instruction, operands, both(owns, mask ? get(mask, group[0]) : nullptr), bytes, false, group.size() > 1);
     }
-    if (acquires) emitBarrier(block_);
     return;
   }
   for (int r = 0; r < static_cast<int>(old.layout.inSize(kRegister)); ++r) {

@@ -51,7 +51,7 @@ MachineSheet sheetOf(const Chip &chip) {
   MachineSheet s = rates();
   if (chip.has(Feature::Wgmma)) s.blocks = kGroupBlocks;
   s.processors = chip.sms;
-  s.sharedBytes = chip.sharedPerBlock, s.sharedPerProcessor = chip.sharedPerSm, s.programOverhead = 1024;
+  s.sharedBytes = chip.sharedPerBlock, s.sharedPerProcessor = chip.sharedPerSm, s.programOverhead = kSharedOfSystem;
   s.registers = chip.registersPerSm, s.threadRegisters = 255;
   s.threads = chip.threadsPerSm, s.programs = chip.blocksPerSm;
   // A launch takes a microsecond or two, in which megabytes are moved, and has 4 KiB of parameters.

@@ -43,6 +43,9 @@ struct Chip {
   bool has(Feature f) const { return features & static_cast<uint32_t>(f); }
 };
 
+/// What the system keeps of each block's shared memory, in bytes.
+inline constexpr int kSharedOfSystem = 1024;
+
 /// The rows of chips.def; oldest first.
 std::span<const Chip> allChips();
 /// By arch: "sm_90"; where the table has no row for a chip's own instructions, a suffix "a" is ignored. nullptr: unknown.

@@ -118,9 +118,8 @@ bool storesTiles(tt::FuncOp placed) {
 /// Tiles that products share are kept where the multiprocessor has room for two blocks with them. Rings that leave too little shared memory to the rest
 /// of a kernel are made shorter, at last not at all.
 void prepareFor(Unit &unit, const TileFunction &function, const Chip &chip, PipelineOptions pipeline) {
-  constexpr int kOfSystem = 1024;
   unit.status = prepareOnce(unit, function, chip, pipeline);
-  if (pipeline.kept && unit.shared.bytes > chip.sharedPerSm / 2 - kOfSystem && storesTiles(*unit.placed)) {
+  if (pipeline.kept && unit.shared.bytes > chip.sharedPerSm / 2 - kSharedOfSystem && storesTiles(*unit.placed)) {
     Unit apart;
     pipeline.kept = false;
     apart.status = prepareOnce(apart, function, chip, pipeline);
@@ -209,7 +208,7 @@ int blocksPerSm(const Chip &chip, const FunctionUsage &usage) {
   // Registers go to warps in portions of 256.
   const int perWarp = (usage.registers * 32 + 255) / 256 * 256;
   if (perWarp > 0) blocks = std::min(blocks, chip.registersPerSm / (perWarp * (usage.threads / 32)));
-  return std::min(blocks, chip.sharedPerSm / (usage.sharedBytes + 1024));
+  return std::min(blocks, chip.sharedPerSm / (usage.sharedBytes + kSharedOfSystem));
 }
 
 bool hasProducer(const Unit &unit) { return producerOf(unit.placed.get()).has_value(); }
@@ -540,7 +539,7 @@ private:
       const FunctionUsage usage = usageOf(units_[i], symbols_[i]);
       const int limit = chip_.registersOfThread(usage.threads, 2);
       const bool near = usage.registers > limit && usage.registers * 2 <= limit * 3;
-      if (!near || functions_[i].maxRegisters != 0 || usage.spillBytes > 0 || 2 * (usage.sharedBytes + 1024) > chip_.sharedPerSm || !hasChains(*units_[i].placed)) continue;
+      if (!near || functions_[i].maxRegisters != 0 || usage.spillBytes > 0 || 2 * (usage.sharedBytes + kSharedOfSystem) > chip_.sharedPerSm || !hasChains(*units_[i].placed)) continue;
       std::string alone = joinPtx({units_[i].ptx}, target().arch);
       limitRegisters(alone, symbols_[i], limit);
       const Result<Assembled> held = assemble(alone, target(), *ptxas_, 1);

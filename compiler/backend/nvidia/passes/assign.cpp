@@ -122,13 +122,6 @@ std::optional<AccessOperands> accessOperands(mlir::Operation *op) {
   return std::nullopt;
 }
 
-int64_t mostAddedAtOnce(tt::AtomicRMWOp op, const Chip &chip) {
-  const bool alone = op.getSem() == tt::MemSemantic::RELAXED || op.getSem() == tt::MemSemantic::RELEASE;
-  if (!chip.has(Feature::AtomicVector) || op.getAtomicRmwOp() != tt::RMWOp::FADD || !alone || !op.getResult().use_empty() || !isTensor(op.getPtr())) return 1;
-  const mlir::Type element = elementOf(op.getVal());
-  return element.isF32() ? 4 : element.isF16() || element.isBF16() ? 8 : 1;
-}
-
 Assignment::Assignment(tt::FuncOp function, const Chip &chip, int warps)
     : function_(function), chip_(chip), warps_(warps), axis_(function) {
   classify();

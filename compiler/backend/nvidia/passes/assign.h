@@ -45,8 +45,6 @@ using LayoutRef = const LinearLayout *;
 struct AccessOperands {
   mlir::Value ptr, mask;
 };
-/// How many neighbours in memory one reduction of the chip adds to (red.add.v4.f32); 1 where it has none for them.
-int64_t mostAddedAtOnce(tt::AtomicRMWOp op, const Chip &chip);
 /// Nothing for operations that are no load, store, atomic or asynchronous copy.
 std::optional<AccessOperands> accessOperands(mlir::Operation *op);
 

@@ -21,8 +21,7 @@ static bool isZero(Value v) { return !v || matchPattern(v, m_Zero()) || matchPat
 
 bool isCopyable(tt::LoadOp load, const AxisInfoAnalysis &axis, int &fast) {
   RankedTensorType type = dyn_cast<RankedTensorType>(load.getType());
-  if (!type || type.getRank() < 2 || type.getRank() > 3 || load.getIsVolatile() || !isZero(load.getOther()))
-    return false;
+  if (!type || type.getRank() > 3 || load.getIsVolatile() || !isZero(load.getOther())) return false;
   RankedTensorType pointers = dyn_cast<RankedTensorType>(load.getPtr().getType());
   if (!pointers || !type.getElementType().isIntOrFloat() || type.getElementTypeBitWidth() < 8) return false;
   AxisInfo info = axis.get(load.getPtr());
@@ -186,6 +185,19 @@ bool planFed(LoopPlan &plan, const Chip &chip, int warps, const PipelineOptions 
   return good;
 }
 
+/// Copies the load's tile ahead, if copies can bring it and what it leads to is known ahead; gives whether.
+bool addLoad(LoopPlan &plan, tt::LoadOp load, const llvm::SmallDenseSet<Value> &written, const AxisInfoAnalysis &axis) {
+  int fast = 0;
+  if (!isCopyable(load, axis, fast) || !readsElsewhere(load, written)) return false;
+  LoopSlice tried = plan.slice;
+  if (!addToSlice(load.getPtr(), plan.loop, tried) || !addToSlice(load.getMask(), plan.loop, tried)) return false;
+  plan.slice = std::move(tried);
+  plan.loads.push_back({load, fast});
+  return true;
+}
+
+bool isRow(tt::LoadOp load) { return isa<RankedTensorType>(load.getType()) && cast<RankedTensorType>(load.getType()).getRank() == 1; }
+
 std::optional<LoopPlan> planLoop(scf::ForOp loop, const Chip &chip, int warps, const PipelineOptions &options,
                                  const AxisInfoAnalysis &axis) {
   const int most = options.most;
@@ -204,13 +216,7 @@ std::optional<LoopPlan> planLoop(scf::ForOp loop, const Chip &chip, int warps, c
     llvm::SetVector<tt::LoadOp> loads;
     for (Value operand : {dot.getA(), dot.getB()}) loadsBehind(operand, loop.getBody(), loads);
     for (tt::LoadOp load : loads) {
-      int fast = 0;
-      if (!seen.insert(load).second || !isCopyable(load, axis, fast) || !readsElsewhere(load, *written)) continue;
-      LoopSlice tried = plan.slice;
-      if (!addToSlice(load.getPtr(), loop, tried) || !addToSlice(load.getMask(), loop, tried)) continue;
-      plan.slice = std::move(tried);
-      plan.loads.push_back({load, fast});
-      bytes += tileBytes(load);
+      if (seen.insert(load).second && !isRow(load) && addLoad(plan, load, *written, axis)) bytes += tileBytes(load);
     }
   }
   if (plan.loads.empty()) return std::nullopt;
@@ -225,16 +231,8 @@ std::optional<LoopPlan> planLoop(scf::ForOp loop, const Chip &chip, int warps, c
 void planRows(LoopPlan &plan, const AxisInfoAnalysis &axis) {
   if (!plan.boxes.empty() || !plan.early.empty()) return;
   const std::optional<llvm::SmallDenseSet<Value>> written = argumentsWritten(plan.loop);
-  for (tt::LoadOp load : plan.loop.getBody()->getOps<tt::LoadOp>()) {
-    RankedTensorType type = dyn_cast<RankedTensorType>(load.getType());
-    if (!type || type.getRank() != 1 || load.getIsVolatile() || !isZero(load.getOther()) || !type.getElementType().isIntOrFloat()) continue;
-    constexpr int64_t kFewestBits = 32;
-    if (axis.vectorWidth(load.getPtr(), load.getMask(), 0) * type.getElementTypeBitWidth() < kFewestBits || !readsElsewhere(load, *written)) continue;
-    LoopSlice tried = plan.slice;
-    if (!addToSlice(load.getPtr(), plan.loop, tried) || !addToSlice(load.getMask(), plan.loop, tried)) continue;
-    plan.slice = std::move(tried);
-    plan.loads.push_back({load, 0});
-  }
+  for (tt::LoadOp load : plan.loop.getBody()->getOps<tt::LoadOp>())
+    if (isRow(load)) addLoad(plan, load, *written, axis);
 }
 
 /// A sum of products of scalars, in `type`.
@@ -537,15 +535,15 @@ private:
         if (!leadsToSteps(load.load)) turn.map.map(tt::LoadOp(load.load).getResult(), tileOf(load, turn.read));
     for (Operation &op : loop_.getBody()->without_terminator()) {
       if (!liveOps_.contains(&op) || leadsToSteps(&op) || plan_.early.contains(&op) || isLate(&op)) continue;
+      const PipelinedLoad *load = pipelined(&op);
+      if (load && turn.map.contains(op.getResult(0))) continue;
       const OpenProduct *open = openProduct(&op);
       if (plan_.stepped == &op)
         turn.map.map(op.getResult(0), multiplyBySteps(turn.map.lookupOrDefault(plan_.stepped.getC()), turn));
       else if (open)
         multiplyOpen(*open, turn);
-      else if (const PipelinedLoad *load = pipelined(&op); load && !turn.map.contains(op.getResult(0)))
-        turn.map.map(op.getResult(0), tileOf(*load, turn.read));
       else if (load)
-        continue;
+        turn.map.map(op.getResult(0), tileOf(*load, turn.read));
       else
         b_.clone(op, turn.map);
     }

@@ -1,6 +1,7 @@
 #include "backend/nvidia/passes/place.h"
 
 #include "backend/common/opcodes.h"
+#include "backend/nvidia/atomics.h"
 #include "backend/nvidia/passes/assign.h"
 #include "backend/nvidia/passes/verify.h"
 #include "base/diagnostics/backend.h"

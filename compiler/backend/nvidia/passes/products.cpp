@@ -178,16 +178,16 @@ private:
     if (!number || dot.getC() != plan_.loop.getRegionIterArg(*number) || !dot.getC().hasOneUse()) return;
     if (!onlyLoadOf(dot.getA()) || !onlyLoadOf(dot.getB()) || !leavesSums(dot)) return;
     // What a block may have without taking another one's place on the multiprocessor. Beside its sums a thread wants
-    // about as many registers; the system keeps a KiB of a block's shared memory. On an H200 products of 4096 in blocks
+    // about as many registers; On an H200 products of 4096 in blocks
     // of 128 x 256 x 32 came to 571 TFLOP/s with 4 slots and to 743 with 6; in blocks of 128 x 128 x 64 to 542 with 3
     // slots, one of which an open product keeps, and to 671 where products are waited for.
     constexpr int64_t kOtherRegisters = 48;
     constexpr int kEnoughSlots = 6, kFewestSlots = 4;
-    const int64_t blocks = std::min(chip_.sharedPerSm / (plan_.slots * bytes_ + 1024),
+    const int64_t blocks = std::min(chip_.sharedPerSm / (plan_.slots * bytes_ + kSharedOfSystem),
                                     chip_.registersPerSm /
                                         (tensorOf(dot.getD()).getNumElements() + kOtherRegisters * 32 * warps_));
     const int64_t room =
-        std::min<int64_t>(chip_.sharedPerBlock, chip_.sharedPerSm / std::max<int64_t>(blocks, 1) - 1024);
+        std::min<int64_t>(chip_.sharedPerBlock, chip_.sharedPerSm / std::max<int64_t>(blocks, 1) - kSharedOfSystem);
     const int fitting = std::min(kEnoughSlots, int((room - kReserve) / bytes_));
     plan_.slots = std::min(std::max(plan_.slots, fitting), most_);
     plan_.ahead = plan_.slots - 1;

@@ -66,7 +66,7 @@ public:
     }
     if (kept_) askShared(dots);
     while (!requests_.empty()) storeFirst();
-    return products_;
+    return stored_;
   }
 
 private:
@@ -81,7 +81,7 @@ private:
 
   void add(tt::DotOp dot, unsigned number, const Staged &as) {
     requests_.push_back({dot, number, as, anchorOf(dot, as.source)});
-    ++products_;
+    ++stored_;
   }
 
   /// A product whose right operand was computed, and the left one too or it is a whole tile that copies brought.
@@ -187,7 +187,7 @@ private:
   int warps_;
   bool kept_; // from product to product
   SmallVector<Request> requests_;
-  int products_ = 0;
+  int stored_ = 0; // operands
 };
 
 } // namespace
