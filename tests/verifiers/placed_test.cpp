@@ -55,6 +55,8 @@ const std::map<std::string, const char *> kExcuses = {
     {"scf.for, what leads to a slot another slot", kSameNumber},
     {"scf.for, without placed.words", kUnpacked},
     {"scf.yield, what leads to a slot another slot", kSameNumber},
+    {"tt.atomic_rmw, placed.together one less", kNarrower},
+    {"tt.atomic_rmw, without placed.together", kNarrower},
     {"tt.dot, by fma", kMultiplied},
     {"tt.dot, by mma_sync", kMultiplied},
     {"tt.dot, placed.shared one another", kFree},
@@ -417,6 +419,7 @@ TEST_F(PlacedVerifier, NoticesWhatIsDroppedOrAltered) {
            {lit + "dots.ttir"},
            {lit + "shared.ttir"},
            {lit + "layouts.ttir"},
+           {lit + "atomics_neighbours.ttir"},
            {kernels + "flash_attention.ttir"},
            {kernels + "layer_norm_rows.ttir"},
        })

@@ -186,7 +186,8 @@ private:
       if (neighbours) along = dim;
     }
     require(along || together.empty(), op, "N4: takes registers at once that are no neighbours");
-    require(!rmw || int64_t(1) << together.size() <= mostAddedAtOnce(rmw, chip_), op, "N4: adds to more at once than the chip does");
+    const int64_t most = rmw ? mostAddedAtOnce(rmw, chip_) : 0;
+    require(!rmw || (most > 1 && int64_t(1) << together.size() <= most), op, "N4: adds to more at once than the chip does");
     const AccessOperands access = *accessOperands(op);
     if (along) {
       if (!axis_) axis_.emplace(function_);

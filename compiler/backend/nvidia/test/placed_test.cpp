@@ -88,5 +88,23 @@ TEST_F(Placed, AnotherChip) {
   }
 }
 
+// An instruction that adds to neighbours orders nothing behind itself.
+TEST_F(Placed, WhatAddsToNeighboursAcquiresNothing) {
+  OwningOpRef<ModuleOp> module = parse(compile(*read(kLit / "atomics_neighbours.ttir")).second);
+  int seen = 0;
+  for (tt::FuncOp function : module->getOps<tt::FuncOp>()) {
+    ASSERT_TRUE(bool(verifyPlaced(function, chip_)));
+    function.walk([&](tt::AtomicRMWOp rmw) {
+      if (!rmw->hasAttr(placed::kTogetherAttr)) return;
+      ++seen;
+      const tt::MemSemantic before = rmw.getSem();
+      rmw.setSem(tt::MemSemantic::ACQUIRE_RELEASE);
+      EXPECT_FALSE(bool(verifyPlaced(function, chip_)));
+      rmw.setSem(before);
+    });
+  }
+  EXPECT_GE(seen, 3);
+}
+
 } // namespace
 } // namespace neso::nvidia
