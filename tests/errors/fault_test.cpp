@@ -111,7 +111,7 @@ TEST(Fault, SignalsOfOthersAreLeftAlone) {
 
 TEST(Fault, SoIsWhatLlvmCallsFatal) {
   EXPECT_EXIT(inNode([] {
-                handleLlvmFaults();
+                setUpLlvm();
                 llvm::report_fatal_error("no such register");
               }),
               ExitedWithCode(3), "kernel 'k0': LLVM: no such register; this is a bug in Neso");

@@ -7,15 +7,26 @@
 #include "base/fault.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/ErrorHandling.h"
 
 namespace neso {
 
-void handleLlvmFaults() {
+void setUpLlvm() {
   static std::once_flag once;
   std::call_once(once, [] {
     llvm::install_fatal_error_handler(
         [](void *, const char *why, bool) { internalFault(std::string("LLVM: ") + why); });
+    auto &registered = llvm::cl::getRegisteredOptions();
+    auto set = [&](llvm::StringRef option, llvm::StringRef value) {
+      if (auto it = registered.find(option); it != registered.end()) it->second->addOccurrence(0, option, value);
+    };
+    // This pass of LLVM 22 aborts on masked AVX2 stores, whose size it takes for a scalable one; it repairs a pattern
+    // of scalar code.
+    set("x86-disable-avoid-SFB", "true");
+    // CodeGenPrepare goes over a whole function again after each change unless the function is huge: quadratic where loops
+    // are written out. As if all were huge it looks at changed blocks alone.
+    set("cgpp-huge-func", "0");
   });
 }
 

@@ -15,8 +15,9 @@ class TargetMachine;
 
 namespace neso {
 
-/// From now on what LLVM calls a fatal error is a fault of Neso's (base/fault.h). Any thread, any number of times.
-void handleLlvmFaults();
+/// From now on what LLVM calls a fatal error is a fault of Neso's (base/fault.h), and its options are as Neso needs them. Call it before
+/// a target machine is made; any thread, any number of times.
+void setUpLlvm();
 
 /// The exported symbol of a tile function: "neso_k_" and its name, with a number behind it when that is taken. Adds it
 /// to `taken`.

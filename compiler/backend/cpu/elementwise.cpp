@@ -296,13 +296,19 @@ llvm::SmallVector<Lanes, 2> Emitter::elementwise(mlir::Operation *op, llvm::Arra
     auto [low, high] = emitExtendedProduct(b, code, values[0], values[1]);
     return {fromValue(low, level), fromValue(high, level)};
   }
+  if (code == OpCode::InlineAsm) {
+    llvm::SmallVector<Lanes, 2> results;
+    for (Value *r : emitPtx(op, values)) results.push_back(fromValue(r, level));
+    if (!results.empty()) return results;
+    fail(op, "the inline assembly '" + op->getAttrOfType<mlir::StringAttr>("asm_string").getValue().str() + "'");
+    for (mlir::Type t : op->getResultTypes()) results.push_back(fromValue(llvm::PoisonValue::get(typeOf(elementOf(t))), 0));
+    return results;
+  }
   Value *r = emitValue(op, code, values);
   if (!r) {
     std::string what = "operation " + op->getName().getStringRef().str();
     if (code == OpCode::Extern)
       what = "the library function '" + op->getAttrOfType<mlir::StringAttr>("symbol").getValue().str() + "'";
-    if (code == OpCode::InlineAsm)
-      what = "the inline assembly '" + op->getAttrOfType<mlir::StringAttr>("asm_string").getValue().str() + "'";
     fail(op, what);
     r = llvm::PoisonValue::get(typeOf(resultType));
   }
@@ -436,7 +442,6 @@ Value *Emitter::emitCast(mlir::Operation *op, OpCode code, Value *x) {
 
 Value *Emitter::emitValue(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value *> args) {
   if (code == OpCode::Extern) return emitExtern(op, op->getAttrOfType<mlir::StringAttr>("symbol").getValue(), args);
-  if (code == OpCode::InlineAsm) return emitPtx(op, args);
   if (Value *r = emitInteger(op, code, args)) return r;
   if (args.empty()) return nullptr;
   if (Value *r = emitCast(op, code, args[0])) return r;

@@ -3,9 +3,16 @@
 //     { .reg .pred p; setp.gt.f32 p, $1, 20.0; @p mov.f32 $0, $1; @!p ex2.approx.f32 $0, $1; }
 //
 // Registers are typeless bits; an instruction reads them as its suffix says. Approximate instructions give the exact function's value.
-// What is no arithmetic (memory, barriers, special registers, packed halves, jumps) has no translation: the caller reports it.
+// What is no arithmetic (memory, barriers, special registers, jumps) has no translation: the caller reports it.
+//
+// Where the assembly takes several elements of an operand in one register, all of them are the same element here, and the first one of the
+// results is taken: which elements travel together is not defined, so none may depend on its neighbours.
+#include "backend/common/float_convert.h"
+#include "backend/common/inline_asm.h"
 #include "backend/cpu/emitter.h"
+#include "ir/tile/tile.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/Intrinsics.h"
 
 namespace neso::cpu {
@@ -17,20 +24,28 @@ namespace {
 /// Translates one block of instructions; `ok` falls at the first that has no translation.
 class PtxBlock {
 public:
-  PtxBlock(llvm::IRBuilder<> &b, MathEmitter &math, llvm::ArrayRef<Value *> args) : b(b), math_(math), args_(args) {}
+  /// args: the words of the operands; `outputs` registers come in front of theirs.
+  PtxBlock(llvm::IRBuilder<> &b, MathEmitter &math, mlir::MLIRContext *context, llvm::ArrayRef<Value *> args, unsigned outputs)
+      : b(b), math_(math), context_(context), args_(args), outputs_(outputs) {}
 
-  /// The bits of register $0 after the block, or null.
-  Value *run(llvm::StringRef text) {
+  bool run(llvm::StringRef text) {
     std::string plain = withoutComments(text);
     llvm::SmallVector<llvm::StringRef, 16> lines;
     llvm::StringRef(plain).split(lines, ';');
     for (llvm::StringRef line : lines) {
-      line = line.trim(" \t\r\n{}");
+      // Braces in front of a statement are scopes.
+      line = line.ltrim(" \t\r\n{}").rtrim();
       if (line.empty() || line.starts_with(".reg")) continue;
-      if (!instruction(line)) return nullptr;
+      if (!instruction(line)) return false;
     }
-    return registers_.lookup("$0");
+    return true;
   }
+
+  /// A register that holds operand `argument` at the start as well as result `output` at the end.
+  void tie(unsigned output, unsigned argument) { registers_[("$" + llvm::Twine(output)).str()] = args_[argument]; }
+
+  /// The bits of output k after the block, or null.
+  Value *output(unsigned k) const { return registers_.lookup(("$" + llvm::Twine(k)).str()); }
 
   /// `v` as an element of `to`: the same bits, or their low part.
   Value *as(Value *v, llvm::Type *to) {
@@ -89,9 +104,8 @@ private:
     llvm::StringRef digits = s;
     unsigned index = 0;
     if (digits.consume_front("$")) {
-      // The one output is $0; inputs follow.
-      if (digits.getAsInteger(10, index) || index < 1 || index > args_.size()) return nullptr;
-      return as(args_[index - 1], t.type);
+      if (digits.getAsInteger(10, index) || index < outputs_ || index - outputs_ >= args_.size()) return nullptr;
+      return as(args_[index - outputs_], t.type);
     }
     uint64_t bits = 0;
     if (digits.size() == 10 && (digits.consume_front("0f") || digits.consume_front("0F")) &&
@@ -125,12 +139,29 @@ private:
     if (space == llvm::StringRef::npos) return false;
     llvm::SmallVector<llvm::StringRef, 6> name, parts;
     line.take_front(space).split(name, '.');
-    line.drop_front(space).split(parts, ',');
-    for (llvm::StringRef &p : parts) p = p.trim();
+    if (!split(line.drop_front(space), parts) || line.contains('[') || parts[0].contains('|')) return false;
     llvm::StringRef out = parts[0];
-    if (line.contains('[') || (out.contains('{')) || out.contains('|')) return false;
+    if (out.starts_with("{")) return unpack(name, out, llvm::ArrayRef<llvm::StringRef>(parts).drop_front(), guard);
     Value *result = compute(name, llvm::ArrayRef<llvm::StringRef>(parts).drop_front());
-    if (!result) return false;
+    return result && set(out, result, guard);
+  }
+
+  /// At the commas outside of braces.
+  static bool split(llvm::StringRef text, llvm::SmallVectorImpl<llvm::StringRef> &parts) {
+    size_t begin = 0;
+    int open = 0;
+    for (size_t i = 0; i < text.size(); ++i) {
+      open += text[i] == '{' ? 1 : text[i] == '}' ? -1 : 0;
+      if (text[i] != ',' || open != 0) continue;
+      parts.push_back(text.slice(begin, i).trim());
+      begin = i + 1;
+    }
+    parts.push_back(text.drop_front(begin).trim());
+    return open == 0;
+  }
+
+  bool set(llvm::StringRef out, Value *result, Value *guard) {
+    if (out == "_") return true;
     if (guard)
       if (Value *old = registers_.lookup(out)) {
         old = old->getType() == result->getType() ? old : as(old, result->getType()->getScalarType());
@@ -141,12 +172,71 @@ private:
     return true;
   }
 
+  static llvm::SmallVector<llvm::StringRef, 4> elementsOf(llvm::StringRef braces) {
+    llvm::SmallVector<llvm::StringRef, 4> parts;
+    braces.trim("{} \t").split(parts, ',');
+    for (llvm::StringRef &p : parts) p = p.trim();
+    return parts;
+  }
+
+  /// mov.b32 {low, high}, x
+  bool unpack(llvm::ArrayRef<llvm::StringRef> name, llvm::StringRef out, llvm::ArrayRef<llvm::StringRef> in, Value *guard) {
+    const llvm::SmallVector<llvm::StringRef, 4> parts = elementsOf(out);
+    Type t = typeOf(name.back());
+    if (name.front() != "mov" || !t || t.isFloat || in.size() != 1) return false;
+    const unsigned bits = t.type->getIntegerBitWidth(), each = bits / static_cast<unsigned>(parts.size());
+    Value *x = operand(in[0], t);
+    if (!x || each < 8 || each * parts.size() != bits) return false;
+    for (unsigned i = 0; i < parts.size(); ++i)
+      if (!set(parts[i], as(b.CreateLShr(x, uint64_t{each} * i), b.getIntNTy(each)), guard)) return false;
+    return true;
+  }
+
+  /// mov.b32 x, {low, high}
+  Value *join(llvm::StringRef in, Type t) {
+    const llvm::SmallVector<llvm::StringRef, 4> parts = elementsOf(in);
+    if (t.isFloat) return nullptr;
+    const unsigned bits = t.type->getIntegerBitWidth(), each = bits / static_cast<unsigned>(parts.size());
+    if (each < 8 || each * parts.size() != bits) return nullptr;
+    Value *r = nullptr;
+    for (unsigned i = 0; i < parts.size(); ++i) {
+      Value *x = operand(parts[i], {b.getIntNTy(each), false, false});
+      if (!x) return nullptr;
+      x = b.CreateShl(as(x, t.type), uint64_t{each} * i);
+      r = r ? b.CreateOr(r, x) : x;
+    }
+    return r;
+  }
+
+  /// An instruction on two halves of a register.
+  Value *onHalves(llvm::ArrayRef<llvm::StringRef> name, llvm::ArrayRef<llvm::StringRef> in, Type half) {
+    auto has = [&](llvm::StringRef flag) { return llvm::is_contained(name.drop_front(), flag); };
+    Value *r = nullptr;
+    for (unsigned i : {0u, 1u}) {
+      llvm::SmallVector<Value *, 4> x;
+      for (llvm::StringRef s : in) {
+        Value *pair = operand(s, typeOf("b32"));
+        if (!pair) return nullptr;
+        x.push_back(as(b.CreateLShr(pair, 16 * i), half.type));
+      }
+      Value *one = floating(name.front(), has, x);
+      if (one && has("sat")) one = clamp(one);
+      if (!one) return nullptr;
+      one = b.CreateShl(as(one, b.getInt32Ty()), 16 * i);
+      r = r ? b.CreateOr(r, one) : one;
+    }
+    return r;
+  }
+
   Value *compute(llvm::ArrayRef<llvm::StringRef> name, llvm::ArrayRef<llvm::StringRef> in) {
     llvm::StringRef op = name.front();
     Type t = typeOf(name.back());
     auto has = [&](llvm::StringRef flag) { return llvm::is_contained(name.drop_front(), flag); };
     if (op == "cvt") return convert(name, in);
+    if (llvm::StringRef half = name.back(); half.consume_back("x2") && (half == "f16" || half == "bf16"))
+      return in.empty() ? nullptr : onHalves(name, in, typeOf(half));
     if (!t || in.empty()) return nullptr;
+    if (op == "mov" && in[0].starts_with("{")) return in.size() == 1 ? join(in[0], t) : nullptr;
     if (op == "setp") return compare(name, in, t);
     if (op == "selp") {
       if (in.size() != 3) return nullptr;
@@ -338,12 +428,83 @@ private:
     return nullptr;
   }
 
+  /// An element of a pair: how many bits it has, and its conversions.
+  struct Packed {
+    unsigned bits = 0;
+    Type half;
+    std::optional<F8Format> f8;
+    bool isFp4 = false;
+    explicit operator bool() const { return bits != 0; }
+  };
+  Packed packedOf(llvm::StringRef s) {
+    if (!s.consume_back("x2")) return {};
+    if (s == "f16" || s == "bf16") return {16, typeOf(s), {}, false};
+    if (s == "e4m3" || s == "e5m2")
+      return {8, {}, f8Format(s == "e4m3" ? mlir::Type(mlir::Float8E4M3FNType::get(context_)) : mlir::Float8E5M2Type::get(context_)), false};
+    return s == "e2m1" ? Packed{4, {}, {}, true} : Packed{};
+  }
+
+  /// x (f32) as `p`, in the low bits of a 32-bit integer.
+  Value *encode(Value *x, const Packed &p, bool relu) {
+    if (relu) x = b.CreateMaxNum(x, llvm::ConstantFP::get(x->getType(), 0.0));
+    if (p.isFp4) return encodeFp4(x);
+    if (p.f8) return as(FloatConverter(b).encodeF8(x, *p.f8), b.getInt32Ty());
+    return as(b.CreateFPTrunc(x, x->getType()->getWithNewType(p.half.type)), b.getInt32Ty());
+  }
+  /// The low bits of a 32-bit integer as f32.
+  Value *decode(Value *x, const Packed &p) {
+    llvm::Type *f32 = x->getType()->getWithNewType(b.getFloatTy());
+    if (p.f8) return FloatConverter(b).decodeF8(as(x, b.getInt8Ty()), *p.f8);
+    if (!p.isFp4) return b.CreateFPExt(as(x, p.half.type), f32);
+    // Sign, two bits of exponent, one of mantissa: 0, 0.5, 1, 1.5, 2, 3, 4, 6.
+    Value *r = llvm::ConstantFP::get(f32, 0.0);
+    Value *code = b.CreateAnd(x, 7);
+    for (unsigned k = 1; k < 8; ++k)
+      r = b.CreateSelect(b.CreateICmpEQ(code, llvm::ConstantInt::get(code->getType(), k)), llvm::ConstantFP::get(f32, kFp4[k]), r);
+    return b.CreateSelect(b.CreateICmpNE(b.CreateAnd(x, 8), llvm::ConstantInt::get(x->getType(), 0)), b.CreateFNeg(r), r);
+  }
+  /// To nearest, ties to the even code; what is too large, infinite or NaN becomes 6 (NaN without its sign).
+  Value *encodeFp4(Value *x) {
+    llvm::Type *i32 = x->getType()->getWithNewType(b.getInt32Ty());
+    Value *r = llvm::ConstantInt::get(i32, 0), *size = b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+    for (unsigned k = 1; k < 8; ++k) {
+      llvm::Constant *middle = llvm::ConstantFP::get(x->getType(), (kFp4[k - 1] + kFp4[k]) / 2);
+      Value *above = k % 2 == 0 ? b.CreateFCmpUGE(size, middle) : b.CreateFCmpUGT(size, middle);
+      r = b.CreateAdd(r, b.CreateZExt(above, i32));
+    }
+    Value *sign = b.CreateAnd(b.CreateLShr(as(x, b.getInt32Ty()), 28), 8);
+    Value *isNan = b.CreateFCmpUNO(x, x);
+    return b.CreateOr(r, b.CreateSelect(isNan, llvm::ConstantInt::get(i32, 0), sign));
+  }
+
+  /// cvt.rn[.satfinite][.relu].TOx2.f32 d, high, low and cvt.rn.TOx2.FROMx2 d, pair
+  Value *convertPair(llvm::ArrayRef<llvm::StringRef> name, llvm::ArrayRef<llvm::StringRef> in) {
+    auto has = [&](llvm::StringRef flag) { return llvm::is_contained(name.drop_front(), flag); };
+    const Packed to = packedOf(name[name.size() - 2]), from = packedOf(name.back());
+    if (!to || !has("rn") || (to.bits < 16 && !has("satfinite"))) return nullptr;
+    Value *element[2] = {};
+    if (name.back() == "f32") {
+      if (in.size() != 2) return nullptr;
+      for (unsigned i : {0u, 1u}) element[i] = operand(in[1 - i], typeOf("f32"));
+    } else {
+      Value *pair = from && in.size() == 1 ? operand(in[0], typeOf("b32")) : nullptr;
+      if (!pair) return nullptr;
+      for (unsigned i : {0u, 1u})
+        element[i] = decode(b.CreateAnd(b.CreateLShr(pair, uint64_t{from.bits} * i), (uint64_t{1} << from.bits) - 1), from);
+    }
+    if (!element[0] || !element[1]) return nullptr;
+    Value *low = encode(element[0], to, has("relu")), *high = encode(element[1], to, has("relu"));
+    return as(b.CreateOr(low, b.CreateShl(high, to.bits)), b.getIntNTy(2 * to.bits));
+  }
+
   /// cvt[.rounding][.ftz][.sat].TO.FROM
   Value *convert(llvm::ArrayRef<llvm::StringRef> name, llvm::ArrayRef<llvm::StringRef> in) {
-    if (name.size() < 3 || in.size() != 1) return nullptr;
+    if (name.size() < 3) return nullptr;
     auto has = [&](llvm::StringRef flag) { return llvm::is_contained(name.drop_front(), flag); };
     Type from = typeOf(name.back());
     llvm::StringRef target = name[name.size() - 2];
+    if (target.ends_with("x2")) return convertPair(name, in);
+    if (in.size() != 1) return nullptr;
     if (target == "tf32" && name.back() == "f32" && has("rna")) {
       // Half of the 13 dropped bits is added to the magnitude, then they are cleared.
       Value *bits = operand(in[0], typeOf("b32"));
@@ -385,22 +546,61 @@ private:
     return from.isSigned ? b.CreateSExtOrTrunc(x, type) : b.CreateZExtOrTrunc(x, type);
   }
 
+  static constexpr double kFp4[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   llvm::IRBuilder<> &b;
   MathEmitter &math_;
+  mlir::MLIRContext *context_;
   llvm::ArrayRef<Value *> args_;
+  unsigned outputs_;
   llvm::StringMap<Value *> registers_;
 };
 
 } // namespace
 
-Value *Emitter::emitPtx(mlir::Operation *op, llvm::ArrayRef<Value *> args) {
-  auto pack = op->getAttrOfType<mlir::IntegerAttr>("packed_element");
-  if (op->getNumResults() != 1 || args.empty() || (pack && pack.getInt() != 1)) return nullptr;
-  PtxBlock block(b, math_, args);
-  Value *r = block.run(op->getAttrOfType<mlir::StringAttr>("asm_string").getValue());
-  if (!r) return nullptr;
-  llvm::Type *to = typeLike(elementOf(op->getResult(0).getType()), args[0]);
-  return block.as(r, to->getScalarType());
+llvm::SmallVector<Value *, 2> Emitter::emitPtx(mlir::Operation *op, llvm::ArrayRef<Value *> args) {
+  auto assembly = llvm::cast<tt::ElementwiseInlineAsmOp>(op);
+  const int64_t pack = assembly.getPackedElement();
+  if (args.empty()) return {};
+  if (std::optional<std::string> misfit = constraintMisfit(op)) {
+    fail(op, "an inline assembly with " + *misfit);
+    return {};
+  }
+  // Operands as words: an element that shares a register with others fills all of their places.
+  llvm::SmallVector<Value *, 8> words;
+  for (auto [arg, operand] : llvm::zip_equal(args, op->getOperands())) {
+    mlir::Type element = elementOf(operand.getType());
+    const int n = elementsPerRegister(pack, bytesOf(element));
+    Value *word = arg;
+    if (n > 1) {
+      const unsigned bits = static_cast<unsigned>(bytesOf(element)) * 8, all = bits * static_cast<unsigned>(n);
+      llvm::Type *wide = arg->getType()->getWithNewType(b.getIntNTy(all));
+      Value *one = element.isInteger(1) ? arg : b.CreateBitCast(arg, arg->getType()->getWithNewType(b.getIntNTy(bits)));
+      word = b.CreateMul(b.CreateZExt(one, wide),
+                         llvm::ConstantInt::get(wide, llvm::APInt::getSplat(all, llvm::APInt(bits, 1))));
+    }
+    words.append(static_cast<size_t>(pack / n), word);
+  }
+  llvm::SmallVector<unsigned, 2> first;
+  unsigned outputs = 0;
+  for (mlir::Type t : op->getResultTypes()) {
+    first.push_back(outputs);
+    outputs += static_cast<unsigned>(pack / elementsPerRegister(pack, bytesOf(elementOf(t))));
+  }
+  PtxBlock block(b, math_, op->getContext(), words, outputs);
+  unsigned output = 0;
+  for (const llvm::InlineAsm::ConstraintInfo &info : llvm::InlineAsm::ParseConstraints(assembly.getConstraints())) {
+    if (info.Type != llvm::InlineAsm::isOutput) continue;
+    if (info.hasMatchingInput()) block.tie(output, static_cast<unsigned>(info.MatchingInput) - outputs);
+    ++output;
+  }
+  if (!block.run(assembly.getAsmString())) return {};
+  llvm::SmallVector<Value *, 2> results;
+  for (auto [k, type] : llvm::enumerate(op->getResultTypes())) {
+    Value *r = block.as(block.output(first[k]), typeOf(elementOf(type)));
+    if (!r) return {};
+    results.push_back(r);
+  }
+  return results;
 }
 
 } // namespace neso::cpu

@@ -11,7 +11,6 @@
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
-#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/TargetParser/Host.h"
@@ -152,7 +151,7 @@ Capabilities capabilities(CpuLevel level) { return infoOf(level).caps; }
 std::unique_ptr<llvm::TargetMachine> makeTargetMachine(CpuLevel level) {
   static std::once_flag once;
   std::call_once(once, [] {
-    handleLlvmFaults();
+    setUpLlvm();
     LLVMInitializeX86TargetInfo();
     LLVMInitializeX86Target();
     LLVMInitializeX86TargetMC();
@@ -161,11 +160,6 @@ std::unique_ptr<llvm::TargetMachine> makeTargetMachine(CpuLevel level) {
     LLVMInitializeAArch64Target();
     LLVMInitializeAArch64TargetMC();
     LLVMInitializeAArch64AsmPrinter();
-    // This pass of LLVM 22 aborts on masked AVX2 stores, whose size it takes for a scalable one; it repairs a pattern
-    // of scalar code.
-    auto &registered = llvm::cl::getRegisteredOptions();
-    if (auto it = registered.find("x86-disable-avoid-SFB"); it != registered.end())
-      static_cast<llvm::cl::opt<bool> *>(it->second)->setValue(true);
   });
   llvm::Triple triple(llvm::Twine(infoOf(level).machine) + "-unknown-linux-gnu");
   std::string error;

@@ -1,6 +1,7 @@
 // One operation on elements: integers, floats, casts; maps and inline assembly over the registers of a tensor.
 #include "backend/nvidia/emitter.h"
 
+#include "backend/common/inline_asm.h"
 #include "backend/common/llvm_common.h"
 #include "backend/common/scalar_ops.h"
 #include "backend/nvidia/linear.h"
@@ -234,10 +235,8 @@ void Emitter::emitInlineAsm(mlir::Operation *op) {
   if (tensor)
     for (Tile &t : tiles) t.layout = *layout;
 
-  // Elements below 32 bits travel several to a register of the assembly.
-  auto perWord = [&](mlir::Type element) {
-    return std::max(1, std::min<int>(pack, static_cast<int>(4 / std::min<int64_t>(4, bytesOf(element)))));
-  };
+  if (std::optional<std::string> misfit = constraintMisfit(op)) return fail(op, "an inline assembly with " + *misfit);
+  auto perWord = [&](mlir::Type element) { return elementsPerRegister(pack, bytesOf(element)); };
   for (int r = 0; r < count; r += pack) {
     llvm::SmallVector<Value *, 8> args;
     for (mlir::Value operand : op->getOperands()) {

@@ -29,7 +29,7 @@ namespace neso::nvidia {
 std::unique_ptr<llvm::TargetMachine> makeTargetMachine(const Chip &chip) {
   static std::once_flag once;
   std::call_once(once, [] {
-    handleLlvmFaults();
+    setUpLlvm();
     LLVMInitializeNVPTXTargetInfo();
     LLVMInitializeNVPTXTarget();
     LLVMInitializeNVPTXTargetMC();

@@ -261,6 +261,9 @@ Status Compilation::runHeuristic(const std::string &name, const Value &function,
 
 /// Runs the heuristics bottom-up over the arguments that are known; each may read what those below it set.
 Status Compilation::applyHeuristics() {
+  auto byHand = [&](const std::string &name) {
+    return std::any_of(request_.constexprs.begin(), request_.constexprs.end(), [&](const NamedText &k) { return k.first == name; });
+  };
   for (size_t n = fn_->decorators.size(); n-- > 0;) {
     auto [d, module] = fn_->decorators[n];
     if (d->kind != ExprKind::Call) continue;
@@ -273,15 +276,18 @@ Status Compilation::applyHeuristics() {
     Value dict = table ? e_.evalIn(module, table) : Value{};
     if (dict.kind != Kind::Dict) {
       c_.error.reset();
-      return at(d->pos,
-                makeDiag(diag::TrBadDecorator, {}, "heuristics", info_.name, "its table is not known at compile time"));
+      // Which values it sets is not known either: with all of them given, it does not matter.
+      std::string missing;
+      for (const ParamInfo &p : info_.params)
+        if (p.isConstexpr && !byHand(p.name)) missing += (missing.empty() ? "" : ", ") + p.name;
+      if (missing.empty()) continue;
+      return at(d->pos, makeDiag(diag::TrBadDecorator, {}, "heuristics", info_.name,
+                                 "its table is not known at compile time; give with --constexpr what it may set: " + missing));
     }
     for (size_t i = 0; i + 1 < dict.items().size(); i += 2) {
       std::string name = toStr(dict.items()[i]);
       // A value given by hand wins.
-      bool byHand = std::any_of(request_.constexprs.begin(), request_.constexprs.end(),
-                                [&](const NamedText &k) { return k.first == name; });
-      if (byHand) continue;
+      if (byHand(name)) continue;
       if (Status s = runHeuristic(name, dict.items()[i + 1], d->pos); !s) return s.takeError();
     }
   }

@@ -332,7 +332,8 @@ Value Evaluator::define(FunctionNode *f) {
     std::string_view name = static_cast<const Builtin *>(v.data)->name;
     if (name == "triton.jit") o->jit = true;
     // A constexpr of a function is called as the function is.
-    if (name == "triton.constexpr_function" || name == "tl.constexpr_function" || name == "tl.constexpr")
+    if (name == "triton.constexpr_function" || name == "triton.runtime.jit.constexpr_function" ||
+        name == "tl.constexpr_function" || name == "tl.constexpr")
       o->constexprFunction = true;
     if (name == "triton.jit" && d->kind == ExprKind::Call)
       for (const Keyword &k : d->keywords)
@@ -344,7 +345,7 @@ Value Evaluator::define(FunctionNode *f) {
 Value Evaluator::importModule(std::string_view dotted) {
   // What Triton and the standard library give is built in.
   std::string_view top = dotted.substr(0, dotted.find('.'));
-  if (top == "triton" || top == "math" || top == "os" || top == "packaging" || top == "torch")
+  if (top == "triton" || top == "math" || top == "os" || top == "packaging" || top == "torch" || top == "importlib")
     return c.nameSpace(dotted);
   std::string file = loader_.resolve(*c.frame->module, dotted, 0);
   if (file.empty())
@@ -356,9 +357,8 @@ Value Evaluator::importModule(std::string_view dotted) {
   return v;
 }
 
-/// Inside `try`, a package that is not there is an ImportError, as when Python runs; elsewhere it is an opaque name.
 /// The standard library and what every user of Triton has count as there.
-bool Evaluator::importFails(std::string_view dotted) {
+static bool isAlwaysThere(std::string_view dotted) {
   static constexpr std::string_view kPresent[] = {"__future__",
                                                   "abc",
                                                   "argparse",
@@ -412,10 +412,52 @@ bool Evaluator::importFails(std::string_view dotted) {
                                                   "warnings",
                                                   "weakref"};
   std::string_view top = dotted.substr(0, dotted.find('.'));
-  if (!guarded_ || std::find(std::begin(kPresent), std::end(kPresent), top) != std::end(kPresent)) return false;
+  return std::find(std::begin(kPresent), std::end(kPresent), top) != std::end(kPresent);
+}
+
+/// Inside `try`, a package that is not there is an ImportError, as when Python runs; elsewhere it is an opaque name.
+bool Evaluator::importFails(std::string_view dotted) {
+  if (!guarded_ || isAlwaysThere(dotted)) return false;
   c.fail(diag::TrOpaque,
          fmt::format("module '{}', which is not on disk beside the kernel nor in the search paths", dotted));
   return true;
+}
+
+/// What importlib.util.find_spec gives: None for a module that is not there, else the module with a loader that has nothing left to do.
+Value Evaluator::moduleSpec(std::string_view dotted) {
+  static constexpr std::string_view kTriton[] = {"triton",
+                                                 "triton.compiler",
+                                                 "triton.language",
+                                                 "triton.language.core",
+                                                 "triton.language.extra",
+                                                 "triton.language.extra.cuda",
+                                                 "triton.language.extra.cuda.libdevice",
+                                                 "triton.language.extra.libdevice",
+                                                 "triton.language.math",
+                                                 "triton.language.random",
+                                                 "triton.language.semantic",
+                                                 "triton.language.standard",
+                                                 "triton.runtime",
+                                                 "triton.runtime.driver",
+                                                 "triton.runtime.jit",
+                                                 "triton.testing",
+                                                 "triton.tools"};
+  const bool isTriton = dotted.substr(0, dotted.find('.')) == "triton";
+  if (isTriton && std::find(std::begin(kTriton), std::end(kTriton), dotted) == std::end(kTriton)) return Value::none();
+  Value module = importModule(dotted);
+  if (!module || (module.kind == Kind::Opaque && !isAlwaysThere(dotted))) return c.error ? Value{} : Value::none();
+  auto record = [&](std::vector<std::string> fields, std::vector<Value> items) {
+    Object *o;
+    Value v = c.object(Kind::Tuple, &o);
+    o->namedTuple = true;
+    o->text = "ModuleSpec";
+    o->fields.assign(fields.begin(), fields.end());
+    o->items = std::move(items);
+    return v;
+  };
+  Value exec = Value::make(Kind::Builtin);
+  exec.data = findBuiltin("importlib.loader.exec_module");
+  return record({"name", "module", "loader"}, {c.str(std::string(dotted)), module, record({"exec_module"}, {exec})});
 }
 
 Evaluator::Flow Evaluator::import(Stmt *st) {
@@ -437,7 +479,7 @@ Evaluator::Flow Evaluator::import(Stmt *st) {
     return Flow::Next;
   }
   std::string_view top = st->text.substr(0, st->text.find('.'));
-  if (st->level == 0 && (top == "triton" || top == "math" || top == "os" || top == "packaging")) {
+  if (st->level == 0 && (top == "triton" || top == "math" || top == "os" || top == "packaging" || top == "importlib")) {
     for (const ImportName &n : st->names) {
       if (n.name == "*") {
         c.fail(diag::TrImportStar, st->pos, st->text);

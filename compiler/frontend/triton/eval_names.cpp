@@ -114,7 +114,7 @@ Value Evaluator::languageAttr(std::string_view attr) {
 /// What modules beside Triton's have that a kernel's module asks for as it is loaded; Invalid for all else.
 Value Evaluator::hostAttr(std::string_view ns, std::string_view attr) {
   const std::string full = std::string(ns) + "." + std::string(attr);
-  if (full == "os.environ" || full == "packaging.version" || full == "torch.version") return c.nameSpace(full);
+  if (full == "os.environ" || full == "packaging.version" || full == "torch.version" || full == "importlib.util") return c.nameSpace(full);
   // Types of PyTorch, for torch.finfo and for comparisons.
   static constexpr std::string_view kTorchTypes[] = {
       "bfloat16", "double", "float", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "half", "int",

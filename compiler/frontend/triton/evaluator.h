@@ -60,6 +60,8 @@ public:
   /// Builds the body of a kernel whose parameters are bound in `frame`.
   bool kernelBody(Frame &frame);
   Value attribute(const Value &base, std::string_view name);
+  Value importModule(std::string_view dotted);
+  Value moduleSpec(std::string_view dotted);
   /// A member of the library by its full name: "tl.load", "tl.math.exp", "tl.sum".
   Value language(std::string_view dotted);
   /// Binds call arguments to a Python function's parameters; defaults are evaluated in its module.
@@ -144,7 +146,6 @@ private:
   void bindOpaque(Stmt *st, const std::string &why);
   Flow import(Stmt *st);
   bool importFails(std::string_view dotted);
-  Value importModule(std::string_view dotted);
   Value define(FunctionNode *f);
   Flow defineClass(Stmt *st);
   bool assign(Expr *target, const Value &v);

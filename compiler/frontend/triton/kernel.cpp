@@ -18,9 +18,15 @@ Status Compilation::findKernel() {
     return Status::ok();
   }
   std::string names;
-  for (std::pair<std::string_view, Value> &g : module_->globals.entries)
-    if (g.second.kind == Kind::Function && g.second.o->jit && g.second.o->module == module_)
-      names += (names.empty() ? "" : ", ") + std::string(g.first);
+  for (std::pair<std::string_view, Value> &g : module_->globals.entries) {
+    if (g.second.kind != Kind::Function || !g.second.o->jit || g.second.o->module != module_) continue;
+    // Its own name, which a wrapper has taken since.
+    if (g.second.o->function->name == request_.function) {
+      fn_ = g.second.o;
+      return Status::ok();
+    }
+    names += (names.empty() ? "" : ", ") + std::string(g.first);
+  }
   return fail(diag::TrFunctionNotFound, {request_.path, 0, 0, {}}, request_.path, request_.function,
               names.empty() ? "no @triton.jit function" : names);
 }

@@ -491,7 +491,7 @@ Value range(Evaluator &e, const Builtin &b, Args &a) {
     }
   }
   if (step.isIntLike() && step.i == 0) return e.c.fail(diag::TrRangeStep);
-  for (size_t i = 3; i < a.size() && !isStatic; ++i) o->items.push_back(a[i]);
+  for (size_t i = 3; i < a.size() && b.name == std::string_view("tl.range"); ++i) o->items.push_back(a[i]);
   return v;
 }
 
@@ -521,7 +521,8 @@ const std::vector<Builtin> kRegionFunctions = {
      "flatten=False, warp_specialize=False, disable_licm=False",
      range},
     {"tl.static_range", "arg1, arg2=None, step=None", range},
-    {"builtins.range", "arg1, arg2=None, step=None", range},
+    // Triton evaluates named arguments of a plain range and drops them.
+    {"builtins.range", "arg1, arg2=None, step=None, **ignored", range},
     {"tl.condition", "arg1, disable_licm=False", conditionOf},
 };
 

@@ -257,6 +257,15 @@ Value version(Evaluator &e, const Builtin &, Args &a) {
   while (parts.size() < 3) parts.push_back(Value::integer(0));
   return e.c.tuple(std::move(parts));
 }
+Value findSpec(Evaluator &e, const Builtin &, Args &a) {
+  std::optional<std::string> name = strArg(e, a[0], "find_spec", "name");
+  return name ? e.moduleSpec(*name) : Value{};
+}
+Value moduleFromSpec(Evaluator &e, const Builtin &, Args &a) { return e.attribute(a[0], "module"); }
+Value importNamed(Evaluator &e, const Builtin &, Args &a) {
+  std::optional<std::string> name = strArg(e, a[0], "import_module", "name");
+  return name ? e.importModule(*name) : Value{};
+}
 Value typeOf(Evaluator &e, const Builtin &, Args &a) { return e.c.opaque("the type of " + repr(a[0])); }
 
 // ---- math --------------------------------------------------------------------------------------------------------------------------
@@ -380,6 +389,8 @@ Value decorator(Evaluator &, const Builtin &b, Args &a) {
     if (shortName(b) == "constexpr_function") fn.o->constexprFunction = true;
     return fn;
   }
+  // What Triton gives is called at compile time as it is.
+  if (a[0].isSequence() && a[0].items().size() == 1 && a[0].items()[0].kind == Kind::Builtin) return a[0].items()[0];
   Value v = Value::make(Kind::Builtin);
   v.data = &b;
   return v;
@@ -573,6 +584,10 @@ const std::vector<Builtin> kPythonFunctions = {
     {"math.lcm", "*args", math},
     {"os.getenv", "key, default=None", environment},
     {"os.environ.get", "key, default=None", environment},
+    {"importlib.util.find_spec", "name, package=None", findSpec},
+    {"importlib.util.module_from_spec", "spec", moduleFromSpec},
+    {"importlib.loader.exec_module", "module", print},
+    {"importlib.import_module", "name, package=None", importNamed},
     {"packaging.version.parse", "version", version},
     {"packaging.version.Version", "version", version},
     {"torch.finfo", "type", typeLimits},

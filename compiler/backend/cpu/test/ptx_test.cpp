@@ -106,6 +106,21 @@ TEST(Ptx, Words) {
        [](uint32_t x, uint32_t y) { return static_cast<int32_t>(x) < -5 ? 7 : y; }},
       {"popc.b32 $0, $1;", [](uint32_t x, uint32_t) { return static_cast<uint32_t>(std::popcount(x)); }},
       {"mad.lo.u32 $0, $1, $2, 3;", [](uint32_t x, uint32_t y) { return x * y + 3; }},
+      {"{ .reg .b16 l, h; mov.b32 {l, h}, $1; mov.b32 $0, {h, l}; }", [](uint32_t x, uint32_t) { return x << 16 | x >> 16; }},
+      {"{ .reg .b8 q<4>; mov.b32 {q0, q1, q2, q3}, $1; cvt.u32.u8 $0, q2; }", [](uint32_t x, uint32_t) { return x >> 16 & 255; }},
+      // 0.5 and -6 are exact in four bits; what has no place between neighbours goes to the even one.
+      {"{ .reg .b8 v; cvt.rn.satfinite.e2m1x2.f32 v, 0fBF000000, 0f40C00000; cvt.u32.u8 $0, v; }",
+       [](uint32_t, uint32_t) { return 0x97u; }},
+      {"{ .reg .b8 v; cvt.rn.satfinite.e2m1x2.f32 v, 0f40200000, 0f7FC00000; cvt.u32.u8 $0, v; }",
+       [](uint32_t, uint32_t) { return 0x47u; }},
+      {"{ .reg .b16 v; cvt.rn.satfinite.e4m3x2.f32 v, 0fC3E00000, 0f3F800000; cvt.u32.u16 $0, v; }",
+       [](uint32_t, uint32_t) { return 0xfe38u; }},
+      {"{ .reg .b16 v; .reg .b32 t; and.b32 t, $1, 0xbbbb; mov.b32 {v, _}, t; cvt.rn.f16x2.e5m2x2 $0, v; }",
+       [](uint32_t x, uint32_t) { return (x & 0xbb00) << 16 | (x & 0xbb) << 8; }},
+      {"{ .reg .b8 v; .reg .b16 w; cvt.u16.u32 w, 0x4f; cvt.u8.u16 v, w; cvt.rn.f16x2.e2m1x2 $0, v; }",
+       [](uint32_t, uint32_t) { return 0x4000c600u; }},
+      {"fma.rn.bf16x2 $0, 0x40003f80, 0x40404000, 0x80008000;", [](uint32_t, uint32_t) { return 0x40c04000u; }},
+      {"add.f16x2 $0, 0x3c004000, 0x3c004200;", [](uint32_t, uint32_t) { return 0x40004500u; }},
   };
   std::vector<uint32_t> x = words(1), y = words(77);
   for (const Case &c : cases) {
@@ -134,11 +149,63 @@ TEST(Ptx, FloatsBecomeIntegersWithSaturation) {
 }
 
 TEST(Ptx, OtherInstructionsAreRefused) {
-  for (const char *text : {"ld.global.b32 $0, [$1];", "mov.u32 $0, %clock;", "bar.sync 0;", "add.f16x2 $0, $1, $2;",
-                           "mov.b32 $0, {a, b};", "nonsense"}) {
+  for (const char *text : {"ld.global.b32 $0, [$1];", "mov.u32 $0, %clock;", "bar.sync 0;", "add.f16x2 $0, $1, {$2};",
+                           "mov.b32 $0, {a, b};", "cvt.rn.e4m3x2.f32 $0, $1, $2;", "nonsense"}) {
     Kernel k(program(text, "i32", "i32"), runnableLevels()[0]);
     EXPECT_FALSE(k.ok()) << text;
     EXPECT_NE(k.error.find("E0601"), std::string::npos) << k.error;
+  }
+}
+
+/// Four elements a call: bytes share a register, words do not; two results.
+constexpr const char *kPacked = R"(module {
+  tt.func public @ptx(%x: !tt.ptr<i8>, %y: !tt.ptr<f32>, %whole: !tt.ptr<i32>, %dst: !tt.ptr<f32>) {
+    %lane = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
+    %xs = tt.splat %x : !tt.ptr<i8> -> tensor<64x!tt.ptr<i8>>
+    %xa = tt.addptr %xs, %lane : tensor<64x!tt.ptr<i8>>, tensor<64xi32>
+    %a = tt.load %xa : tensor<64x!tt.ptr<i8>>
+    %ys = tt.splat %y : !tt.ptr<f32> -> tensor<64x!tt.ptr<f32>>
+    %ya = tt.addptr %ys, %lane : tensor<64x!tt.ptr<f32>>, tensor<64xi32>
+    %b = tt.load %ya : tensor<64x!tt.ptr<f32>>
+    %r:2 = tt.elementwise_inline_asm "{ .reg .b8 q<4>; mov.b32 {q0, q1, q2, q3}, $8; cvt.u32.u8 $0, q0; cvt.u32.u8 $1, q1; cvt.u32.u8 $2, q2; cvt.u32.u8 $3, q3; cvt.rn.f32.s32 $4, $0; cvt.rn.f32.s32 $5, $1; cvt.rn.f32.s32 $6, $2; cvt.rn.f32.s32 $7, $3; max.f32 $4, $4, $9; max.f32 $5, $5, $10; max.f32 $6, $6, $11; max.f32 $7, $7, $12; }" {constraints = "=r,=r,=r,=r,=r,=r,=r,=r,r,r,r,r,r", packed_element = 4 : i32, pure = true} %a, %b : tensor<64xi8>, tensor<64xf32> -> tensor<64xi32>, tensor<64xf32>
+    %ws = tt.splat %whole : !tt.ptr<i32> -> tensor<64x!tt.ptr<i32>>
+    %wa = tt.addptr %ws, %lane : tensor<64x!tt.ptr<i32>>, tensor<64xi32>
+    tt.store %wa, %r#0 : tensor<64x!tt.ptr<i32>>
+    %ds = tt.splat %dst : !tt.ptr<f32> -> tensor<64x!tt.ptr<f32>>
+    %da = tt.addptr %ds, %lane : tensor<64x!tt.ptr<f32>>, tensor<64xi32>
+    tt.store %da, %r#1 : tensor<64x!tt.ptr<f32>>
+    tt.return
+  }
+})";
+
+TEST(Ptx, PacksAndSeveralResults) {
+  std::vector<float> y = floats(4);
+  std::vector<uint8_t> x(64);
+  for (size_t i = 0; i < 64; ++i) x[i] = static_cast<uint8_t>(i * 37);
+  for (CpuLevel level : runnableLevels()) {
+    Kernel k(kPacked, level);
+    ASSERT_TRUE(k.ok()) << k.error;
+    std::vector<int32_t> whole(64);
+    std::vector<float> out(64);
+    k.run({pointer(x.data()), pointer(y.data()), pointer(whole.data()), pointer(out.data())}, 1);
+    for (size_t i = 0; i < 64; ++i) {
+      ASSERT_EQ(whole[i], x[i]);
+      ASSERT_EQ(out[i], std::max(static_cast<float>(x[i]), y[i]));
+    }
+  }
+}
+
+TEST(Ptx, ConstraintsFitWhatTheyTake) {
+  auto changed = [](const std::string &from, const std::string &to) {
+    std::string text = kPacked;
+    text.replace(text.find(from), from.size(), to);
+    return text;
+  };
+  for (const std::string &text :
+       {changed(",r,r,r,r,r", ",r,r"), changed("\"=r,=r,", "\"=r,"), changed("\"=r,", "\"=h,"), changed("\"=r,", "\"=,")}) {
+    Kernel k(text, runnableLevels()[0]);
+    EXPECT_FALSE(k.ok());
+    EXPECT_NE(k.error.find("an inline assembly with constraint"), std::string::npos) << k.error;
   }
 }
 

@@ -219,6 +219,62 @@ def g(x, n, BIG: tl.constexpr):
       << compileText(source, r);
 }
 
+// As FlagGems writes them: a table that Python makes, a wrapper that takes the kernel's name.
+TEST(Kernels, ATableThatIsNotKnownDoesNotMatterWhenAllIsGiven) {
+  const char *source = R"(
+import triton
+import triton.language as tl
+from gems import runtime
+@triton.heuristics(runtime.get_heuristic_config("f"))
+@triton.jit
+def f_(x, n, BIG: tl.constexpr, SMALL: tl.constexpr = 3):
+    for i in range(0, n, warp_specialize=True):
+        tl.store(x + i, 1.0 if BIG else 2.0)
+kept = f_
+def f_(x):
+    return kept[(1, )](x, 3)
+)";
+  KernelRequest r;
+  r.signature = "*fp32,i32";
+  r.function = "f_";
+  EXPECT_TRUE(holds(compileText(source, r), "may set: BIG, SMALL")) << compileText(source, r);
+  r.constexprs = {{"BIG", "True"}, {"SMALL", "4"}};
+  EXPECT_TRUE(holds(compileText(source, r), "scf.for")) << compileText(source, r);
+}
+
+// As xFormers finds functions of libdevice, whatever Triton's version calls their module.
+TEST(Kernels, ModulesAreFoundByName) {
+  const char *source = R"(
+import importlib.util
+import triton
+import triton.language as tl
+from triton.language import core
+def find(name):
+    for loc in ("triton.language.libdevice", "triton.language.extra.libdevice", "nowhere.at.all"):
+        if spec := importlib.util.find_spec(loc):
+            module = importlib.util.module_from_spec(spec)
+            assert spec.loader is not None
+            spec.loader.exec_module(module)
+            return getattr(module, name)
+    raise ImportError(name)
+rsqrt = find("rsqrt")
+has: tl.constexpr = importlib.util.find_spec("nowhere") is not None
+function = getattr(triton.runtime.jit, "constexpr_function", None)
+int_type = core.get_int_dtype if function is None else function(core.get_int_dtype)
+@triton.jit
+def f(x):
+    v = rsqrt(tl.load(x))
+    if has:
+        v = v.nonsense
+    bits = v.to(int_type(bitwidth=v.dtype.primitive_bitwidth, signed=True), bitcast=True)
+    tl.store(x, (bits ^ 1).to(v.dtype, bitcast=True))
+)";
+  KernelRequest r;
+  r.signature = "*fp32";
+  r.function = "f";
+  EXPECT_TRUE(holds(compileText(source, r), "__nv_rsqrtf")) << compileText(source, r);
+}
+
 // As libraries do that keep a cache of what they tuned.
 TEST(Kernels, DecoratorsOfOthersThatTakeConfigsTune) {
   const std::string source = R"(
