@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from user_kernel_products import attention_gradients, chunked_attention, scaled_product, split_product
 from user_kernels import (
     add_kernel, add_op, add_twice, add_upcast, append_kernel, cdiv, count_kernel, descriptor_kernel, double_, fill_column, heuristic_square,
     leaky, matmul_kernel, min_max_kernel, mul2_inplace_kernel, options_kernel, relu, rotate_kernel, row_shift_kernel, scaled_add,
@@ -557,3 +558,74 @@ def random_neighbours(seed):
 
 for seed in range(6):
     random_neighbours(seed)
+
+
+# Products whose operands other products computed. Factors are small so that sums stay near one, where halves are densest.
+
+@case(128)
+class AttentionGradients(torch.nn.Module):
+    @staticmethod
+    def inputs(n):
+        q, k, v, do = (0.3 * torch.randn(n, 64) for _ in range(4))
+        scores = (q @ k.t()) * 0.18
+        lse = torch.log2(torch.exp2(scores).sum(1))
+        delta = ((torch.exp2(scores - lse[:, None]) @ v) * do).sum(1)
+        return q.half(), k.half(), v.half(), do.half(), lse, delta
+
+    def forward(self, q, k, v, do, lse, delta):
+        n = q.shape[0]
+        dq = torch.zeros(n, 64)
+        dk, dv = torch.empty(n, 64), torch.empty(n, 64)
+        attention_gradients[(n // 64,)](q, k, v, do, lse, delta, dq, dk, dv, n, 0.18, D=64, BM=64, BN=64)
+        return dq.half(), dk.half(), dv.half()
+
+
+@case(128)
+class ChunkedAttention(torch.nn.Module):
+    @staticmethod
+    def inputs(n):
+        q, k, v = (0.3 * torch.randn(n, 64) for _ in range(3))
+        gates = -torch.rand(n // 64, 64).cumsum(1) * 0.05
+        return q.half(), k.half(), v.half(), gates.flatten()
+
+    def forward(self, q, k, v, gates):
+        out = torch.empty_like(q)
+        chunked_attention[(1,)](q, k, v, gates, out, q.shape[0], D=64, C=64)
+        return out
+
+
+class ScaledProduct(torch.nn.Module):
+    stages = 3
+
+    @staticmethod
+    def inputs(n):
+        return (0.3 * torch.randn(n, 256)).half(), (0.3 * torch.randn(256, 64)).half(), torch.rand(4, n), torch.rand(4, 64)
+
+    def forward(self, a, b, sa, sb):
+        m, k = a.shape
+        c = torch.empty(m, 64, dtype=torch.half)
+        scaled_product[(cdiv(m, 64), 1)](a, b, sa, sb, c, m, 64, k, BM=64, BN=64, BK=64, STAGES=self.stages)
+        return c
+
+
+@case(72)
+class RowsBesideProducts(ScaledProduct):
+    pass
+
+
+@case(72)
+class ProductsOneStage(ScaledProduct):
+    stages = 1
+
+
+@case(72)
+class SplitProduct(torch.nn.Module):
+    @staticmethod
+    def inputs(n):
+        return (0.3 * torch.randn(n, 256)).half(), (0.3 * torch.randn(40, 256)).half()
+
+    def forward(self, a, b):
+        m, k = a.shape
+        c = torch.zeros(m, 40)
+        split_product[(cdiv(m, 64), 1, 2)](a, b, c, m, 40, k, BM=64, BN=64, BK=64)
+        return c.half()
