@@ -20,7 +20,7 @@ Module *Evaluator::module(const std::string &path) {
   }
   Module *mod = *m;
   if (mod->ready) return mod;
-  mod->ready = true; // before it runs, so that circular imports end
+  mod->ready = mod->running = true; // before it runs, so that circular imports end
   Frame f;
   f.module = mod;
   f.parent = c.frame;
@@ -30,6 +30,7 @@ Module *Evaluator::module(const std::string &path) {
     moduleStatement(st);
     if (c.error) break;
   }
+  mod->running = false;
   guarded_ = guarded;
   c.frame = f.parent;
   return c.error ? nullptr : mod;
@@ -76,6 +77,10 @@ Value Evaluator::callIn(Module &m, const Value &fn, std::vector<Value> args) {
   return v;
 }
 
+static std::string notKnown(const Diagnostic &error) {
+  return fmt::format("not known at compile time: line {} says \"{}\"", error.loc.line, error.message);
+}
+
 /// Runs one statement of a module. What fails binds its names to an Opaque value and is forgotten, except in our own
 /// library.
 void Evaluator::moduleStatement(Stmt *st) {
@@ -84,8 +89,7 @@ void Evaluator::moduleStatement(Stmt *st) {
   bool strict = c.frame->module->standard;
   Flow flow = run(st);
   if (flow == Flow::Fail && !strict && c.error && info(c.error->kind).severity == Severity::Error) {
-    std::string why =
-        fmt::format("not known at compile time: line {} says \"{}\"", c.error->loc.line, c.error->message);
+    std::string why = notKnown(*c.error);
     c.error.reset();
     bindOpaque(st, why);
   }
@@ -342,11 +346,14 @@ Value Evaluator::define(FunctionNode *f) {
   return fn;
 }
 
-Value Evaluator::importModule(std::string_view dotted) {
-  // What Triton and the standard library give is built in.
+/// What Triton and the standard library give is built in.
+static bool isBuiltIn(std::string_view dotted) {
   std::string_view top = dotted.substr(0, dotted.find('.'));
-  if (top == "triton" || top == "math" || top == "os" || top == "packaging" || top == "torch" || top == "importlib")
-    return c.nameSpace(dotted);
+  return top == "triton" || top == "math" || top == "os" || top == "packaging" || top == "torch" || top == "importlib";
+}
+
+Value Evaluator::importModule(std::string_view dotted) {
+  if (isBuiltIn(dotted)) return c.nameSpace(dotted);
   std::string file = loader_.resolve(*c.frame->module, dotted, 0);
   if (file.empty())
     return c.opaque(fmt::format("module '{}', which is not on disk beside the kernel nor in the search paths", dotted));
@@ -460,26 +467,98 @@ Value Evaluator::moduleSpec(std::string_view dotted) {
   return record({"name", "module", "loader"}, {c.str(std::string(dotted)), module, record({"exec_module"}, {exec})});
 }
 
+/// What `n` of the statement is. Invalid without an error: its module runs and has not defined it yet.
+Value Evaluator::imported(Stmt *st, const ImportName &n) {
+  if (st->kind == StmtKind::Import) {
+    Value v = importModule(n.name);
+    if (!v || !n.alias.empty() || n.name.find('.') == std::string_view::npos) return v;
+    // `import a.b` binds a.
+    std::string_view top = n.name.substr(0, n.name.find('.'));
+    return v.kind == Kind::Namespace ? c.nameSpace(top) : v.kind == Kind::Opaque ? v : importModule(top);
+  }
+  std::string file = loader_.resolve(*c.frame->module, st->text, st->level);
+  Module *m = nullptr;
+  if (file.ends_with(".py")) {
+    m = module(file);
+    if (!m) return {};
+    if (Value v = global(m, n.name)) return v;
+  }
+  // A submodule of the package.
+  std::string dotted = std::string(st->text) + (st->text.empty() ? "" : ".") + std::string(n.name);
+  std::string sub = loader_.resolve(*c.frame->module, dotted, st->level);
+  if (sub.ends_with(".py")) {
+    Module *inner = module(sub);
+    if (!inner) return {};
+    Value v = Value::make(Kind::Module);
+    v.data = inner;
+    return v;
+  }
+  if (m && m->running) return {};
+  return c.opaque(
+      m ? fmt::format("'{}', which {} does not define", n.name, m->path)
+        : fmt::format("'{}' of module '{}', which is not on disk beside the kernel nor in the search paths", n.name, st->text));
+}
+
+/// The value of a global that may be an import. Modules are read when something of theirs is asked for: large packages import one another
+/// in circles that end in Python by the order in which a program happens to enter them, and a kernel needs little of them.
+Value Evaluator::resolved(Module *m, std::string_view name, const Value &value) {
+  if (value.kind != Kind::Import) return value;
+  const Value import = value;
+  m->globals.set(name, c.opaque(fmt::format("'{}', whose import asks for itself", name)));
+  Frame f;
+  f.module = import.o->module;
+  f.parent = c.frame;
+  f.pos = import.o->import->pos;
+  c.frame = &f;
+  const int guarded = std::exchange(guarded_, 0);
+  Value v = imported(import.o->import, *import.o->importName);
+  guarded_ = guarded;
+  c.frame = f.parent;
+  if (!v && !c.error) {
+    m->globals.set(name, import);
+    return c.opaque(fmt::format("'{}', which its module has not defined yet", name));
+  }
+  if (!v) {
+    v = c.opaque(notKnown(*c.error));
+    c.error.reset();
+  }
+  m->globals.set(name, v);
+  return v;
+}
+
 Evaluator::Flow Evaluator::import(Stmt *st) {
   Scope &scope = scopeOf(*c.frame);
+  auto boundName = [&](const ImportName &n) {
+    return !n.alias.empty() ? n.alias : st->kind == StmtKind::Import ? n.name.substr(0, n.name.find('.')) : n.name;
+  };
+  auto bind = [&](const ImportName &n) {
+    Value v;
+    if (c.frame->function || c.frame->module->standard) {
+      v = imported(st, n);
+      if (!v && !c.error) v = c.opaque(fmt::format("'{}', which its module has not defined yet", n.name));
+      if (!v) return false;
+    } else {
+      Object *o;
+      v = c.object(Kind::Import, &o);
+      o->module = c.frame->module;
+      o->import = st;
+      o->importName = &n;
+    }
+    scope.set(boundName(n), v);
+    return true;
+  };
   if (st->kind == StmtKind::Import) {
     for (const ImportName &n : st->names) {
-      Value v = importModule(n.name);
-      if (!v || (v.kind == Kind::Opaque && importFails(n.name))) return Flow::Fail;
-      if (!n.alias.empty() || n.name.find('.') == std::string_view::npos) {
-        scope.set(n.alias.empty() ? n.name : n.alias, v);
+      if (isBuiltIn(n.name)) {
+        scope.set(boundName(n), c.nameSpace(n.alias.empty() ? boundName(n) : n.name));
         continue;
       }
-      // `import a.b` binds a.
-      std::string_view top = n.name.substr(0, n.name.find('.'));
-      Value root = v.kind == Kind::Namespace ? c.nameSpace(top) : v.kind == Kind::Opaque ? v : importModule(top);
-      if (c.error) return Flow::Fail;
-      scope.set(top, root);
+      if (loader_.resolve(*c.frame->module, n.name, 0).empty() && importFails(n.name)) return Flow::Fail;
+      if (!bind(n)) return Flow::Fail;
     }
     return Flow::Next;
   }
-  std::string_view top = st->text.substr(0, st->text.find('.'));
-  if (st->level == 0 && (top == "triton" || top == "math" || top == "os" || top == "packaging" || top == "importlib")) {
+  if (st->level == 0 && isBuiltIn(st->text) && st->text.substr(0, st->text.find('.')) != "torch") {
     for (const ImportName &n : st->names) {
       if (n.name == "*") {
         c.fail(diag::TrImportStar, st->pos, st->text);
@@ -487,43 +566,22 @@ Evaluator::Flow Evaluator::import(Stmt *st) {
       }
       Value v = namespaceAttr(st->text, n.name);
       if (!v) return Flow::Fail;
-      scope.set(n.alias.empty() ? n.name : n.alias, v);
+      scope.set(boundName(n), v);
     }
     return Flow::Next;
   }
   std::string file = loader_.resolve(*c.frame->module, st->text, st->level);
-  Module *m = nullptr;
-  if (!file.empty() && file.ends_with(".py")) {
-    m = module(file);
-    if (!m) return Flow::Fail;
-  }
   if (file.empty() && st->level == 0 && importFails(st->text)) return Flow::Fail;
   for (const ImportName &n : st->names) {
-    std::string_view bound = n.alias.empty() ? n.name : n.alias;
-    if (n.name == "*") {
-      if (m)
-        for (std::pair<std::string_view, Value> &g : m->globals.entries)
-          if (!g.first.starts_with("_")) scope.set(g.first, g.second);
+    if (n.name != "*") {
+      if (!bind(n)) return Flow::Fail;
       continue;
     }
-    Value v = m ? global(m, n.name) : Value{};
-    if (!v) {
-      // A submodule of the package.
-      std::string dotted = std::string(st->text) + (st->text.empty() ? "" : ".") + std::string(n.name);
-      std::string sub = loader_.resolve(*c.frame->module, dotted, st->level);
-      if (!sub.empty() && sub.ends_with(".py")) {
-        Module *inner = module(sub);
-        if (!inner) return Flow::Fail;
-        v = Value::make(Kind::Module);
-        v.data = inner;
-      }
-    }
-    if (!v)
-      v = c.opaque(
-          m ? fmt::format("'{}', which {} does not define", n.name, m->path)
-            : fmt::format("'{}' of module '{}', which is not on disk beside the kernel nor in the search paths", n.name,
-                          st->text));
-    scope.set(bound, v);
+    Module *m = file.ends_with(".py") ? module(file) : nullptr;
+    if (c.error) return Flow::Fail;
+    if (m)
+      for (std::pair<std::string_view, Value> &g : m->globals.entries)
+        if (!g.first.starts_with("_")) scope.set(g.first, g.second);
   }
   return Flow::Next;
 }

@@ -47,9 +47,9 @@ Value Evaluator::lookup(std::string_view name, Pos pos) {
       if (f.kernel && !visibleInKernel(*v, name)) return {};
       return *v;
     }
-  if (Value *v = f.module->globals.find(name)) {
-    if (f.kernel && !f.module->standard && !visibleInKernel(*v, name)) return {};
-    return *v;
+  if (Value v = global(f.module, name)) {
+    if (f.kernel && !f.module->standard && !visibleInKernel(v, name)) return {};
+    return v;
   }
   if (name == "__name__") return c.str(f.module->name);
   if (name == "__file__") return c.str(f.module->path);
@@ -70,7 +70,7 @@ Value Evaluator::lookup(std::string_view name, Pos pos) {
 }
 
 Value Evaluator::global(Module *m, std::string_view name) {
-  if (Value *v = m->globals.find(name)) return *v;
+  if (Value *v = m->globals.find(name)) return resolved(m, name, *v);
   return {};
 }
 
@@ -259,9 +259,9 @@ Value Evaluator::methodOf(const Value &base, const char *prefix, std::string_vie
 
 Value Evaluator::moduleAttr(const Value &base, std::string_view attr) {
   Module *m = const_cast<Module *>(static_cast<const Module *>(base.data));
-  if (Value *v = m->globals.find(attr)) {
-    if (c.frame->kernel && !visibleInKernel(*v, attr)) return {};
-    return *v;
+  if (Value v = global(m, attr)) {
+    if (c.frame->kernel && !visibleInKernel(v, attr)) return {};
+    return v;
   }
   std::string file = loader_.resolve(*m, attr, 1);
   if (!file.empty() && file.ends_with(".py"))

@@ -146,6 +146,8 @@ private:
   void bindOpaque(Stmt *st, const std::string &why);
   Flow import(Stmt *st);
   bool importFails(std::string_view dotted);
+  Value imported(Stmt *st, const ImportName &n);
+  Value resolved(Module *m, std::string_view name, const Value &v);
   Value define(FunctionNode *f);
   Flow defineClass(Stmt *st);
   bool assign(Expr *target, const Value &v);

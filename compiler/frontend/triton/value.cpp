@@ -34,7 +34,8 @@ std::string typeName(const Value &v) {
   case Kind::Instance: return v.o->cls->text;
   case Kind::Slice: return "slice";
   case Kind::Range: return "range";
-  case Kind::Opaque: return "object";
+  case Kind::Opaque:
+  case Kind::Import: return "object";
   case Kind::Tensor: return "tensor";
   case Kind::Descriptor: return "tensor_descriptor";
   case Kind::BlockPtr: return "block pointer";

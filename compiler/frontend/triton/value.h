@@ -40,6 +40,7 @@ enum class Kind : uint8_t {
   Slice,
   Range,
   Opaque,
+  Import, // of a module that has not been read yet; never leaves the globals it stands in
   Tensor,
   Descriptor,
   BlockPtr,
@@ -114,6 +115,7 @@ struct Scope {
 ///   Instance: cls, fields/items  Slice: items = {start, stop, step}
 ///   Range: items = {start, stop, step, options…}, text = "range" or "static_range"
 ///   Opaque: text = what it is, for the diagnostic
+///   Import: module = where it stands, import, importName
 ///   Descriptor: items = shape…, strides…; shape = block shape; element
 ///   BlockPtr: items = {base, shape…, strides…, offsets…}; shape = block shape; order
 struct Object {
@@ -133,6 +135,8 @@ struct Object {
   // Function: what decorates it, outermost first, and where those expressions stand: above the function, or in calls,
   // as in autotune(…)(fn).
   std::vector<std::pair<Expr *, Module *>> decorators;
+  Stmt *import = nullptr;
+  const ImportName *importName = nullptr;
   std::vector<int64_t> shape;
   std::vector<int64_t> order;
   Scalar element;
@@ -147,6 +151,7 @@ struct Module {
   Scope globals;
   bool standard = false; // our own kernels/std.py: not shown in diagnostics
   bool ready = false;
+  bool running = false; // its statements are being run: names may still come
 };
 
 inline const std::string &Value::str() const { return o->text; }

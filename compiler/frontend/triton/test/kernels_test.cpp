@@ -275,6 +275,53 @@ def f(x):
   EXPECT_TRUE(holds(compileText(source, r), "__nv_rsqrtf")) << compileText(source, r);
 }
 
+// Packages whose modules import one another, as vLLM's do: whichever Neso enters first, names that the kernel needs are there.
+TEST(Kernels, ModulesMayImportOneAnother) {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / fmt::format("neso_circle_{}", getpid());
+  std::filesystem::create_directories(folder);
+  auto write = [&](const char *name, const char *text) { std::ofstream(folder / name) << text; };
+  write("language.py", R"(
+from platform_of import HAS_TRITON
+if HAS_TRITON:
+    import triton
+    import triton.language as tl
+else:
+    triton = tl = None
+)");
+  write("helpers.py", R"(
+from language import tl, triton
+from platform_of import WIDTH
+@triton.jit
+def twice(x):
+    return x + x * tl.full([], 1.0, tl.float32)
+)");
+  write("platform_of.py", R"(
+from helpers import twice
+import helpers
+HAS_TRITON = helpers is not None
+WIDTH = 16
+)");
+  write("entry.py", R"(
+import platform_of
+from helpers import twice
+from language import tl, triton
+W: tl.constexpr = platform_of.WIDTH
+@triton.jit
+def f(x):
+    i = tl.arange(0, W)
+    tl.store(x + i, twice(tl.load(x + i)))
+)");
+  KernelRequest r;
+  r.path = (folder / "entry.py").string();
+  r.searchPaths = {folder.string()};
+  r.signature = "*fp32";
+  r.function = "f";
+  std::unique_ptr<mlir::MLIRContext> context = makeTileContext();
+  Result<CompiledKernel> k = compileKernel(r, *context);
+  EXPECT_TRUE(k) << k.error().str();
+  std::filesystem::remove_all(folder);
+}
+
 // As libraries do that keep a cache of what they tuned.
 TEST(Kernels, DecoratorsOfOthersThatTakeConfigsTune) {
   const std::string source = R"(
