@@ -237,7 +237,9 @@ Status Compilation::runHeuristic(const std::string &name, const Value &function,
     for (size_t k = 0; k + 1 < known->items().size(); k += 2) has |= known->items()[k].str() == param;
     if (has || (*types)[i].kind == SigType::Constexpr) continue;
     known->o->items.push_back(c_.str(param));
-    known->o->items.push_back(c_.opaque("the value of argument '" + param + "'"));
+    Value argument = c_.opaque("the value of argument '" + param + "'");
+    argument.o->present = true;
+    known->o->items.push_back(argument);
   }
   Frame f;
   f.module = module_;

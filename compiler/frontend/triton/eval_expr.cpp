@@ -240,8 +240,12 @@ Value Evaluator::compare(OpKind op, const Value &a, const Value &b) {
     return a.kind == b.kind && (a.isNone() || (a.kind == Kind::Tensor ? a.handle == b.handle : equals(a, b)));
   };
   switch (op) {
-  case OpKind::Is: return Value::boolean(identical());
-  case OpKind::IsNot: return Value::boolean(!identical());
+  case OpKind::Is:
+  case OpKind::IsNot:
+    // What is not known may be None.
+    for (const Value &v : {a, b})
+      if (!c.frame->kernel && v.kind == Kind::Opaque && !v.o->present) return v;
+    return Value::boolean(identical() == (op == OpKind::Is));
   case OpKind::In:
   case OpKind::NotIn: {
     if (b.kind == Kind::Opaque || a.kind == Kind::Opaque)

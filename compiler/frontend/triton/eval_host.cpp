@@ -95,10 +95,10 @@ void Evaluator::moduleStatement(Stmt *st) {
   }
 }
 
+/// Names that the statement would have bound are not known, whatever they were before.
 void Evaluator::bindOpaque(Stmt *st, const std::string &why) {
   std::vector<Stmt *> one = {st};
-  for (std::string_view name : assignedNames(one))
-    if (!c.frame->module->globals.find(name)) c.frame->module->globals.set(name, c.opaque(why));
+  for (std::string_view name : assignedNames(one)) c.frame->module->globals.set(name, c.opaque(why));
 }
 
 static Scope &scopeOf(Frame &f) { return f.function ? f.locals : f.module->globals; }
@@ -425,8 +425,7 @@ static bool isAlwaysThere(std::string_view dotted) {
 /// Inside `try`, a package that is not there is an ImportError, as when Python runs; elsewhere it is an opaque name.
 bool Evaluator::importFails(std::string_view dotted) {
   if (!guarded_ || isAlwaysThere(dotted)) return false;
-  c.fail(diag::TrOpaque,
-         fmt::format("module '{}', which is not on disk beside the kernel nor in the search paths", dotted));
+  c.fail(diag::TrRaised, fmt::format("ImportError: module '{}' is not on disk beside the kernel nor in the search paths", dotted));
   return true;
 }
 
@@ -620,16 +619,51 @@ bool Evaluator::decided(const Value &v) {
   return false;
 }
 
+/// Definitions of one name are taken for ways to say the same; values are facts, and may differ.
+static bool isDefinition(const Value &v) {
+  switch (v.kind) {
+  case Kind::Function:
+  case Kind::Builtin:
+  case Kind::Method:
+  case Kind::Module:
+  case Kind::Namespace:
+  case Kind::Class:
+  case Kind::Import: return true;
+  default: return false;
+  }
+}
+
+/// Both branches of a module's `if` that cannot be decided. A name that one of them defines is that, the first branch's before the other's;
+/// a name that would have another value after one branch than after the other is not known.
+Evaluator::Flow Evaluator::runBoth(Stmt *st, const Value &condition) {
+  Module *m = c.frame->module;
+  const Scope before = m->globals;
+  auto run = [&](const std::vector<Stmt *> &branch) {
+    for (Stmt *inner : branch) moduleStatement(inner);
+  };
+  run(st->orelse);
+  if (c.error) return Flow::Fail;
+  Scope other = std::exchange(m->globals, before);
+  run(st->body);
+  if (c.error) return Flow::Fail;
+  for (std::pair<std::string_view, Value> &g : other.entries) {
+    Value *first = m->globals.find(g.first);
+    if (!first) {
+      m->globals.set(g.first, g.second);
+    } else if (!isDefinition(*first) && (isDefinition(g.second) || !equals(*first, g.second))) {
+      *first = isDefinition(g.second)
+                   ? g.second
+                   : c.opaque(fmt::format("'{}', which line {} sets by a condition that asks for {}", g.first, st->pos.line, condition.o->text));
+    }
+  }
+  return Flow::Next;
+}
+
 Evaluator::Flow Evaluator::runIf(Stmt *st) {
   const bool moduleLevel = !c.frame->function;
   Value cond = eval(st->value);
   if (!cond) return Flow::Fail;
-  if (cond.kind == Kind::Opaque && moduleLevel) {
-    // Undecidable here: take both, the first branch last, so that its definitions win.
-    for (const std::vector<Stmt *> *branch : {&st->orelse, &st->body})
-      for (Stmt *inner : *branch) moduleStatement(inner);
-    return c.error ? Flow::Fail : Flow::Next;
-  }
+  if (cond.kind == Kind::Opaque && moduleLevel) return runBoth(st, cond);
   if (!decided(cond)) return Flow::Fail;
   const std::vector<Stmt *> &branch = truthy(cond) ? st->body : st->orelse;
   if (!moduleLevel) return runBlock(branch);
@@ -663,12 +697,30 @@ Evaluator::Flow Evaluator::runFor(Stmt *st) {
   return runBlock(st->orelse);
 }
 
+/// Whether Python would have raised, as opposed to what is not known at compile time.
+static bool isException(Diag kind) {
+  return kind == diag::TrRaised || kind == diag::TrAssertion || kind == diag::TrNoMember || kind == diag::TrUndefined ||
+         kind == diag::TrKey || kind == diag::TrIndexRange;
+}
+
 Evaluator::Flow Evaluator::runTry(Stmt *st) {
   // A handler stands in for what failed.
-  guarded_ += !st->handlers.empty();
-  Flow f = runBlock(st->body);
-  guarded_ -= !st->handlers.empty();
-  if (f == Flow::Fail && !st->handlers.empty()) {
+  const bool handled = !st->handlers.empty();
+  guarded_ += handled;
+  Flow f = Flow::Next;
+  for (Stmt *inner : st->body) {
+    f = run(inner);
+    // What a module cannot know at compile time is taken to work where it runs.
+    if (f == Flow::Fail && handled && !c.frame->function && c.error && !isException(c.error->kind)) {
+      std::string why = notKnown(*c.error);
+      c.error.reset();
+      bindOpaque(inner, why);
+      f = Flow::Next;
+    }
+    if (f != Flow::Next) break;
+  }
+  guarded_ -= handled;
+  if (f == Flow::Fail && handled && c.error && isException(c.error->kind)) {
     c.error.reset();
     f = runBlock(st->handlers[0]);
   } else if (f == Flow::Next) {

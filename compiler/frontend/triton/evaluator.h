@@ -136,6 +136,7 @@ private:
   Flow runAugAssign(Stmt *st);
   Flow runAnnAssign(Stmt *st);
   Flow runIf(Stmt *st);
+  Flow runBoth(Stmt *st, const Value &condition);
   Flow runWhile(Stmt *st);
   Flow runFor(Stmt *st);
   Flow runTry(Stmt *st);

@@ -9,6 +9,20 @@
 
 namespace neso::triton {
 
+/// The kernels of a module by name, those of its classes as Class.kernel.
+static std::vector<std::pair<std::string, Object *>> kernelsOf(Module *module) {
+  std::vector<std::pair<std::string, Object *>> out;
+  auto add = [&](const std::string &prefix, const Scope &scope) {
+    for (const std::pair<std::string_view, Value> &g : scope.entries)
+      if (g.second.kind == Kind::Function && g.second.o->jit && g.second.o->module == module)
+        out.emplace_back(prefix + std::string(g.first), g.second.o);
+  };
+  add("", module->globals);
+  for (const std::pair<std::string_view, Value> &g : module->globals.entries)
+    if (g.second.kind == Kind::Class && g.second.o->module == module) add(std::string(g.first) + ".", g.second.o->members);
+  return out;
+}
+
 Status Compilation::findKernel() {
   module_ = e_.module(request_.path);
   if (!module_) return takeError(c_);
@@ -18,14 +32,18 @@ Status Compilation::findKernel() {
     return Status::ok();
   }
   std::string names;
-  for (std::pair<std::string_view, Value> &g : module_->globals.entries) {
-    if (g.second.kind != Kind::Function || !g.second.o->jit || g.second.o->module != module_) continue;
-    // Its own name, which a wrapper has taken since.
-    if (g.second.o->function->name == request_.function) {
-      fn_ = g.second.o;
+  std::vector<Object *> own; // by its own name, which a wrapper has taken since, or which stands in a class
+  for (const auto &[name, kernel] : kernelsOf(module_)) {
+    if (name == request_.function) {
+      fn_ = kernel;
       return Status::ok();
     }
-    names += (names.empty() ? "" : ", ") + std::string(g.first);
+    if (kernel->function->name == request_.function && !llvm::is_contained(own, kernel)) own.push_back(kernel);
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  if (own.size() == 1) {
+    fn_ = own[0];
+    return Status::ok();
   }
   return fail(diag::TrFunctionNotFound, {request_.path, 0, 0, {}}, request_.path, request_.function,
               names.empty() ? "no @triton.jit function" : names);
@@ -35,9 +53,8 @@ Result<std::vector<KernelInfo>> Compilation::list() {
   module_ = e_.module(request_.path);
   if (!module_) return takeError(c_);
   std::vector<KernelInfo> out;
-  for (std::pair<std::string_view, Value> &g : module_->globals.entries) {
-    if (g.second.kind != Kind::Function || !g.second.o->jit || g.second.o->module != module_) continue;
-    Result<KernelInfo> k = describe(g.second.o);
+  for (const auto &[name, kernel] : kernelsOf(module_)) {
+    Result<KernelInfo> k = describe(kernel);
     if (!k) return k.takeError();
     out.push_back(std::move(*k));
   }

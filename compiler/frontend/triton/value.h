@@ -114,7 +114,7 @@ struct Scope {
 ///   Class: text, members, module, fields (aggregate or NamedTuple), items = defaults, bases in `keys`
 ///   Instance: cls, fields/items  Slice: items = {start, stop, step}
 ///   Range: items = {start, stop, step, options…}, text = "range" or "static_range"
-///   Opaque: text = what it is, for the diagnostic
+///   Opaque: text = what it is, for the diagnostic; present: it is not None
 ///   Import: module = where it stands, import, importName
 ///   Descriptor: items = shape…, strides…; shape = block shape; element
 ///   BlockPtr: items = {base, shape…, strides…, offsets…}; shape = block shape; order
@@ -132,6 +132,7 @@ struct Object {
   bool noinline = false;
   bool aggregate = false;
   bool namedTuple = false;
+  bool present = false;
   // Function: what decorates it, outermost first, and where those expressions stand: above the function, or in calls,
   // as in autotune(…)(fn).
   std::vector<std::pair<Expr *, Module *>> decorators;

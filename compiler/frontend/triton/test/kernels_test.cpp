@@ -275,6 +275,86 @@ def f(x):
   EXPECT_TRUE(holds(compileText(source, r), "__nv_rsqrtf")) << compileText(source, r);
 }
 
+// As vLLM keeps a kernel beside what launches it.
+TEST(Kernels, StandInClasses) {
+  const char *source = R"(
+import triton
+import triton.language as tl
+class A:
+    @staticmethod
+    @triton.jit
+    def kernel(x):
+        tl.store(x, 1.0)
+    @triton.jit
+    def other(x):
+        tl.store(x, 3.0)
+class B:
+    @staticmethod
+    @triton.jit
+    def kernel(x):
+        tl.store(x, 2.0)
+)";
+  KernelRequest r;
+  r.signature = "*fp32";
+  r.function = "B.kernel";
+  EXPECT_TRUE(holds(compileText(source, r), "2.000000e+00")) << compileText(source, r);
+  r.function = "other";
+  EXPECT_TRUE(holds(compileText(source, r), "3.000000e+00")) << compileText(source, r);
+  r.function = "kernel";
+  EXPECT_TRUE(holds(compileText(source, r), "it defines: A.kernel, A.other, B.kernel")) << compileText(source, r);
+}
+
+// What cannot be decided at compile time leaves no value that may be the wrong one.
+TEST(Kernels, ValuesThatDependOnWhatIsNotKnown) {
+  const char *source = R"(
+import triton
+import triton.language as tl
+from elsewhere import device
+SIDE: tl.constexpr = 1
+LATER: tl.constexpr = 1
+SAME: tl.constexpr = 5
+if device.is_large():
+    SIDE: tl.constexpr = 2
+    SAME: tl.constexpr = 5
+    @triton.jit
+    def store(x, v):
+        tl.store(x, v)
+else:
+    SAME: tl.constexpr = 5
+    store = None
+try:
+    LATER: tl.constexpr = [device.units for d in device][0]
+except Exception:
+    LATER: tl.constexpr = 3
+try:
+    import nowhere
+    FOUND: tl.constexpr = 1
+except ImportError:
+    FOUND: tl.constexpr = 7
+NONE: tl.constexpr = device is None
+@triton.jit
+def side(x):
+    store(x, SIDE)
+@triton.jit
+def later(x):
+    store(x, LATER)
+@triton.jit
+def none(x):
+    store(x, NONE)
+@triton.jit
+def known(x):
+    store(x, SAME + FOUND)
+)";
+  KernelRequest r;
+  r.signature = "*i32";
+  for (const char *unknown : {"side", "later", "none"}) {
+    r.function = unknown;
+    EXPECT_TRUE(holds(compileText(source, r), "E1003")) << compileText(source, r);
+  }
+  r.function = "known";
+  EXPECT_TRUE(holds(compileText(source, r), "arith.constant 12")) << compileText(source, r);
+}
+
 // Packages whose modules import one another, as vLLM's do: whichever Neso enters first, names that the kernel needs are there.
 TEST(Kernels, ModulesMayImportOneAnother) {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / fmt::format("neso_circle_{}", getpid());
