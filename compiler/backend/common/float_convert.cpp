@@ -131,4 +131,25 @@ Value *FloatConverter::encodeF16TowardZero(Value *v) {
   return b.CreateBitCast(b.CreateSub(bits, b.CreateZExt(over, i16)), f16);
 }
 
+static constexpr double kFp4[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+
+Value *FloatConverter::decodeFp4(Value *v) {
+  llvm::Type *f32 = shaped(v, b.getFloatTy());
+  Value *code = b.CreateAnd(v, 7), *r = llvm::ConstantFP::get(f32, 0.0);
+  for (int k = 1; k < 8; ++k) r = b.CreateSelect(b.CreateICmpEQ(code, ci(v, k)), llvm::ConstantFP::get(f32, kFp4[k]), r);
+  return b.CreateSelect(b.CreateICmpNE(b.CreateAnd(v, 8), ci(v, 0)), b.CreateFNeg(r), r);
+}
+
+Value *FloatConverter::encodeFp4(Value *v) {
+  llvm::Type *i32 = shaped(v, b.getInt32Ty());
+  Value *r = llvm::ConstantInt::get(i32, 0), *size = b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, v);
+  for (int k = 1; k < 8; ++k) {
+    // Halfway between two codes goes to the even one; NaN is above all.
+    llvm::Constant *middle = llvm::ConstantFP::get(v->getType(), (kFp4[k - 1] + kFp4[k]) / 2);
+    r = b.CreateAdd(r, b.CreateZExt(k % 2 == 0 ? b.CreateFCmpUGE(size, middle) : b.CreateFCmpUGT(size, middle), i32));
+  }
+  Value *sign = b.CreateAnd(b.CreateLShr(bitsOf(v), 28), 8);
+  return b.CreateOr(r, b.CreateSelect(b.CreateFCmpUNO(v, v), llvm::ConstantInt::get(i32, 0), sign));
+}
+
 } // namespace neso

@@ -28,6 +28,10 @@ public:
   /// From f32. Out-of-range values become the largest finite one, as the GPU instructions (satfinite) do.
   llvm::Value *encodeF8(llvm::Value *v, const F8Format &f);
   llvm::Value *encodeBf16(llvm::Value *v, bool towardZero);
+  /// Four bits (e2m1: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and a sign) in the low end of an i32, other bits ignored; to f32.
+  llvm::Value *decodeFp4(llvm::Value *v);
+  /// From f32 to those; what is too large, infinite or NaN becomes 6, NaN without its sign, as PTX's satfinite does.
+  llvm::Value *encodeFp4(llvm::Value *v);
   /// |result| <= |v|, for rounding toward zero to f16.
   llvm::Value *encodeF16TowardZero(llvm::Value *v);
   /// f64 → f32 so that a later rounding to a narrower type is right: inexact results get an odd last bit.

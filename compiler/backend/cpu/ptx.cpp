@@ -21,7 +21,7 @@ using llvm::Value;
 
 namespace {
 
-/// Translates one block of instructions; `ok` falls at the first that has no translation.
+/// Translates one block of instructions, up to the first that has no translation.
 class PtxBlock {
 public:
   /// args: the words of the operands; `outputs` registers come in front of theirs.
@@ -447,7 +447,7 @@ private:
   /// x (f32) as `p`, in the low bits of a 32-bit integer.
   Value *encode(Value *x, const Packed &p, bool relu) {
     if (relu) x = b.CreateMaxNum(x, llvm::ConstantFP::get(x->getType(), 0.0));
-    if (p.isFp4) return encodeFp4(x);
+    if (p.isFp4) return FloatConverter(b).encodeFp4(x);
     if (p.f8) return as(FloatConverter(b).encodeF8(x, *p.f8), b.getInt32Ty());
     return as(b.CreateFPTrunc(x, x->getType()->getWithNewType(p.half.type)), b.getInt32Ty());
   }
@@ -455,26 +455,7 @@ private:
   Value *decode(Value *x, const Packed &p) {
     llvm::Type *f32 = x->getType()->getWithNewType(b.getFloatTy());
     if (p.f8) return FloatConverter(b).decodeF8(as(x, b.getInt8Ty()), *p.f8);
-    if (!p.isFp4) return b.CreateFPExt(as(x, p.half.type), f32);
-    // Sign, two bits of exponent, one of mantissa: 0, 0.5, 1, 1.5, 2, 3, 4, 6.
-    Value *r = llvm::ConstantFP::get(f32, 0.0);
-    Value *code = b.CreateAnd(x, 7);
-    for (unsigned k = 1; k < 8; ++k)
-      r = b.CreateSelect(b.CreateICmpEQ(code, llvm::ConstantInt::get(code->getType(), k)), llvm::ConstantFP::get(f32, kFp4[k]), r);
-    return b.CreateSelect(b.CreateICmpNE(b.CreateAnd(x, 8), llvm::ConstantInt::get(x->getType(), 0)), b.CreateFNeg(r), r);
-  }
-  /// To nearest, ties to the even code; what is too large, infinite or NaN becomes 6 (NaN without its sign).
-  Value *encodeFp4(Value *x) {
-    llvm::Type *i32 = x->getType()->getWithNewType(b.getInt32Ty());
-    Value *r = llvm::ConstantInt::get(i32, 0), *size = b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
-    for (unsigned k = 1; k < 8; ++k) {
-      llvm::Constant *middle = llvm::ConstantFP::get(x->getType(), (kFp4[k - 1] + kFp4[k]) / 2);
-      Value *above = k % 2 == 0 ? b.CreateFCmpUGE(size, middle) : b.CreateFCmpUGT(size, middle);
-      r = b.CreateAdd(r, b.CreateZExt(above, i32));
-    }
-    Value *sign = b.CreateAnd(b.CreateLShr(as(x, b.getInt32Ty()), 28), 8);
-    Value *isNan = b.CreateFCmpUNO(x, x);
-    return b.CreateOr(r, b.CreateSelect(isNan, llvm::ConstantInt::get(i32, 0), sign));
+    return p.isFp4 ? FloatConverter(b).decodeFp4(x) : b.CreateFPExt(as(x, p.half.type), f32);
   }
 
   /// cvt.rn[.satfinite][.relu].TOx2.f32 d, high, low and cvt.rn.TOx2.FROMx2 d, pair
@@ -546,7 +527,6 @@ private:
     return from.isSigned ? b.CreateSExtOrTrunc(x, type) : b.CreateZExtOrTrunc(x, type);
   }
 
-  static constexpr double kFp4[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   llvm::IRBuilder<> &b;
   MathEmitter &math_;
   mlir::MLIRContext *context_;

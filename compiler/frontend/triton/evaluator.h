@@ -194,4 +194,9 @@ private:
   std::vector<ActiveCall> active_; // outermost first, to refuse calls without end
 };
 
+/// Where names that a statement binds go: a function's locals or its module's globals.
+Scope &scopeOf(Frame &f);
+/// Why a name is opaque whose statement failed.
+std::string notKnown(const Diagnostic &error);
+
 } // namespace neso::triton

@@ -195,6 +195,16 @@ TEST(Ptx, PacksAndSeveralResults) {
   }
 }
 
+TEST(Ptx, AResultMayStartAsAnOperand) {
+  std::string text = program("add.u32 $0, $0, $2;", "i32", "i32");
+  text.replace(text.find("=r,r,r"), 6, "=r,0,r");
+  std::vector<uint32_t> x = words(5), y = words(9), out(64);
+  Kernel k(text, runnableLevels()[0]);
+  ASSERT_TRUE(k.ok()) << k.error;
+  k.run({pointer(x.data()), pointer(y.data()), pointer(out.data())}, 1);
+  for (size_t i = 0; i < 64; ++i) ASSERT_EQ(out[i], x[i] + y[i]);
+}
+
 TEST(Ptx, ConstraintsFitWhatTheyTake) {
   auto changed = [](const std::string &from, const std::string &to) {
     std::string text = kPacked;

@@ -194,6 +194,22 @@ TEST(Refused, AssemblerThatIsMissingOrFails) {
   EXPECT_NE(code.error().str().find("no such luck"), std::string::npos) << code.error().str();
 }
 
+TEST(Refused, InlineAssemblyWhoseConstraintsDoNotFit) {
+  for (const char *constraints : {"=r,r,r", "=r", "=h,r", "=,"}) {
+    Result<CompiledModule> code = compileText(fmt::format(R"(
+    tt.func public @k(%p: !tt.ptr<i32>, %v: i32) {{
+      %s = tt.elementwise_inline_asm "mov.u32 $0, $1;" {{constraints = "{}", packed_element = 1 : i32, pure = true}} %v : i32 -> i32
+      tt.store %p, %s : !tt.ptr<i32>
+      tt.return
+    }})",
+                                                          constraints),
+                                              "sm_90", ptxOnly());
+    ASSERT_FALSE(code) << constraints;
+    EXPECT_EQ(code.error().diagnostics()[0].kind, diag::NvidiaUnsupported) << code.error().str();
+    EXPECT_NE(code.error().str().find("an inline assembly with constraint"), std::string::npos) << code.error().str();
+  }
+}
+
 // What a chip lacks is known to the assembler alone: its words go to the line of the kernel. (A script refuses for it.)
 TEST(Refused, InlineAssemblyThatTheChipLacks) {
   const std::string script = ownPath("refusing_ptxas").string();

@@ -327,10 +327,15 @@ try:
 except Exception:
     LATER: tl.constexpr = 3
 try:
-    import nowhere
+    if True:
+        import nowhere
     FOUND: tl.constexpr = 1
 except ImportError:
     FOUND: tl.constexpr = 7
+if device.is_large():
+    from math import pi as TURN
+else:
+    TURN = tl.constexpr(3.0)
 NONE: tl.constexpr = device is None
 @triton.jit
 def side(x):
@@ -342,12 +347,15 @@ def later(x):
 def none(x):
     store(x, NONE)
 @triton.jit
+def turn(x):
+    store(x, TURN)
+@triton.jit
 def known(x):
     store(x, SAME + FOUND)
 )";
   KernelRequest r;
   r.signature = "*i32";
-  for (const char *unknown : {"side", "later", "none"}) {
+  for (const char *unknown : {"side", "later", "none", "turn"}) {
     r.function = unknown;
     EXPECT_TRUE(holds(compileText(source, r), "E1003")) << compileText(source, r);
   }
