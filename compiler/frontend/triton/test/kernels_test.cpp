@@ -332,10 +332,6 @@ try:
     FOUND: tl.constexpr = 1
 except ImportError:
     FOUND: tl.constexpr = 7
-if device.is_large():
-    from math import pi as TURN
-else:
-    TURN = tl.constexpr(3.0)
 NONE: tl.constexpr = device is None
 @triton.jit
 def side(x):
@@ -347,15 +343,12 @@ def later(x):
 def none(x):
     store(x, NONE)
 @triton.jit
-def turn(x):
-    store(x, TURN)
-@triton.jit
 def known(x):
     store(x, SAME + FOUND)
 )";
   KernelRequest r;
   r.signature = "*i32";
-  for (const char *unknown : {"side", "later", "none", "turn"}) {
+  for (const char *unknown : {"side", "later", "none"}) {
     r.function = unknown;
     EXPECT_TRUE(holds(compileText(source, r), "E1003")) << compileText(source, r);
   }
@@ -363,41 +356,53 @@ def known(x):
   EXPECT_TRUE(holds(compileText(source, r), "arith.constant 12")) << compileText(source, r);
 }
 
-// Packages whose modules import one another, as vLLM's do: whichever Neso enters first, names that the kernel needs are there.
+// A package whose modules import one another, as vLLM's do. Python enters it by __init__ and so by helpers; whichever module Neso enters
+// first, what the kernel needs is there.
 TEST(Kernels, ModulesMayImportOneAnother) {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / fmt::format("neso_circle_{}", getpid());
-  std::filesystem::create_directories(folder);
+  std::filesystem::create_directories(folder / "pkg");
   auto write = [&](const char *name, const char *text) { std::ofstream(folder / name) << text; };
-  write("language.py", R"(
-from platform_of import HAS_TRITON
+  write("pkg/__init__.py", "from pkg.helpers import twice\n");
+  write("pkg/language.py", R"(
+from pkg.platform_of import HAS_TRITON
 if HAS_TRITON:
     import triton
     import triton.language as tl
 else:
     triton = tl = None
 )");
-  write("helpers.py", R"(
-from language import tl, triton
-from platform_of import WIDTH
+  write("pkg/helpers.py", R"(
+from pkg.language import tl, triton
+from pkg.platform_of import WIDTH
 @triton.jit
 def twice(x):
     return x + x * tl.full([], 1.0, tl.float32)
 )");
-  write("platform_of.py", R"(
-from helpers import twice
-import helpers
-HAS_TRITON = helpers is not None
+  write("pkg/platform_of.py", R"(
+import pkg.helpers
+HAS_TRITON = True
 WIDTH = 16
 )");
+  write("pkg/sizes.py", "import triton.language as tl\nSIDE: tl.constexpr = 16\n");
   write("entry.py", R"(
-import platform_of
-from helpers import twice
-from language import tl, triton
+from pkg.language import tl, triton
+from pkg.helpers import twice
+import pkg.platform_of as platform_of
+from elsewhere import device
+if device.is_large():
+    from pkg.sizes import SIDE
+    from pkg.helpers import twice as doubled
+else:
+    SIDE: tl.constexpr = 8
+    doubled = None
 W: tl.constexpr = platform_of.WIDTH
 @triton.jit
 def f(x):
     i = tl.arange(0, W)
-    tl.store(x + i, twice(tl.load(x + i)))
+    tl.store(x + i, twice(tl.load(x + i)) + doubled(1.0))
+@triton.jit
+def side(x):
+    tl.store(x + tl.arange(0, SIDE), 1.0)
 )");
   KernelRequest r;
   r.path = (folder / "entry.py").string();
@@ -407,6 +412,11 @@ def f(x):
   std::unique_ptr<mlir::MLIRContext> context = makeTileContext();
   Result<CompiledKernel> k = compileKernel(r, *context);
   EXPECT_TRUE(k) << k.error().str();
+  // What an import brings is a value where it is one: neither of two is taken.
+  r.function = "side";
+  Result<CompiledKernel> side = compileKernel(r, *context);
+  ASSERT_FALSE(side);
+  EXPECT_NE(side.error().str().find("'SIDE', which line"), std::string::npos) << side.error().str();
   std::filesystem::remove_all(folder);
 }
 
