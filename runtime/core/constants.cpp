@@ -5,32 +5,37 @@
 namespace neso_rt {
 
 namespace {
-// A tensor that begins at element `offset` must lie inside `bytes` bytes. Absent strides are contiguous ones.
-neso_status fits(const char *name, const span<int64_t> &sizes, const span<int64_t> &strides, int64_t offset,
-                        int64_t bytes, int64_t item) {
+// Whether strides may be negative: those of what a piece of an order reads are where a dimension was flipped.
+enum class flips { none, allowed };
+
+// A tensor whose first element is number `offset` must lie inside `bytes` bytes. Absent strides are contiguous ones.
+neso_status fits(const char *name, const span<int64_t> &sizes, const span<int64_t> &strides, int64_t offset, int64_t bytes, int64_t item,
+                 flips flip = flips::none) {
   if (sizes.size > kMaxRank || (strides.present && strides.size != sizes.size))
     return fail(NESO_PACKAGE_MALFORMED, "constant '%s' has a wrong number of dimensions", name);
-  int64_t last = offset, contiguous = 1;
+  int64_t lowest = offset, last = offset, contiguous = 1;
   bool empty = false, large = offset < 0;
   for (int32_t d = sizes.size; d-- > 0;) {
     int64_t size = sizes[d], stride = strides.present ? strides[d] : contiguous, reach;
-    if (size < 0 || stride < 0) return fail(NESO_PACKAGE_MALFORMED, "constant '%s' has a negative size or stride", name);
+    if (size < 0 || (stride < 0 && flip == flips::none))
+      return fail(NESO_PACKAGE_MALFORMED, "constant '%s' has a negative size or stride", name);
     empty |= size == 0;
-    if (size > 1)
-      large |= __builtin_mul_overflow(size - 1, stride, &reach) || __builtin_add_overflow(last, reach, &last);
+    if (size > 1) {
+      int64_t &end = stride < 0 ? lowest : last;
+      large |= __builtin_mul_overflow(size - 1, stride, &reach) || __builtin_add_overflow(end, reach, &end);
+    }
     large |= __builtin_mul_overflow(contiguous, size ? size : 1, &contiguous);
   }
   if (large) return fail(NESO_PACKAGE_MALFORMED, "constant '%s' is too large", name);
-  if (bytes < 0 || bytes > kMaxBytes || (!empty && last > bytes / item - 1))
+  if (bytes < 0 || bytes > kMaxBytes || (!empty && (lowest < 0 || last > bytes / item - 1)))
     return fail(NESO_PACKAGE_MALFORMED, "constant '%s' is larger than its bytes", name);
   return NESO_OK;
 }
 
-
 // Both sides of a piece lie inside `to` and `from` elements.
 neso_status check_piece(const char *name, const element_piece &p, int64_t to, int64_t from) {
   NESO_TRY(fits(name, p.sizes, p.to_strides, p.to, to, 1));
-  return fits(name, p.sizes, p.from_strides, p.from, from, 1);
+  return fits(name, p.sizes, p.from_strides, p.from, from, 1, flips::allowed);
 }
 
 uint32_t hash_of(const char *name) {

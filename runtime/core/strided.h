@@ -5,7 +5,7 @@
 namespace neso_rt {
 
 /// dst[i * dst_strides] = src[i * src_strides] for all index tuples below sizes; items of `item` bytes, strides in
-/// elements. The two must not overlap. No dimension may be negative; a zero one copies nothing.
+/// elements. The two must not overlap. No dimension may be negative, strides may be; a dimension of zero copies nothing.
 void copy_strided(void *dst, const int64_t *dst_strides, const void *src, const int64_t *src_strides,
                   const int64_t *sizes, int rank, int item);
 

@@ -78,8 +78,11 @@ struct Constant {
   /// How `data` was made of the bytes that `tensors` lie in, of `sourceElements` elements; empty: it is those bytes.
   std::vector<ElementOrder> orders = {};
   int64_t sourceElements = 0;
-  /// Tensors of the model that it was computed from, in a way that nobody can repeat when they change.
+  /// Tensors of the model that it was computed from, in a way that nobody can repeat when they change; each once.
   std::vector<std::string> foldedFrom = {};
+  /// Adds the tensors that this constant is, or was computed from, to those names. A chain of constants that are read twice each has as many names
+  /// as it has tensors, not 2^n.
+  void addSources(std::vector<std::string> &names) const;
 };
 
 /// What the program returns, in the order of the model's outputs.

@@ -75,6 +75,10 @@ struct Wide {
   uint64_t parts[2];
 };
 
+void addOnce(std::vector<std::string> &names, const std::string &name) {
+  if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+}
+
 void copyAll(const ElementOrder &order, int64_t item, const uint8_t *from, uint8_t *to) {
   for (const ElementOrder::Piece &piece : order.pieces) copyElements(piece, item, from, to);
 }
@@ -141,6 +145,11 @@ ElementOrder elementOrder(const std::vector<Axis> &axes, int64_t base, int64_t e
   return order;
 }
 
+void Constant::addSources(std::vector<std::string> &names) const {
+  for (const ModelTensor &t : tensors) addOnce(names, t.fqn);
+  for (const std::string &name : foldedFrom) addOnce(names, name);
+}
+
 void reorder(Constant &c, const ElementOrder &order, DType dtype) {
   const int64_t item = itemSize(dtype);
   auto bytes = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>(order.elements * item), uint8_t{0});
@@ -149,7 +158,7 @@ void reorder(Constant &c, const ElementOrder &order, DType dtype) {
   if (dtype == c.dtype && order.pieces.size() <= kMostPieces) {
     c.orders.push_back(order);
   } else {
-    for (const Constant::ModelTensor &t : c.tensors) c.foldedFrom.push_back(t.fqn);
+    c.addSources(c.foldedFrom);
     c.tensors.clear(), c.orders.clear();
   }
   c.data = bytes->data(), c.bytes = static_cast<int64_t>(bytes->size()), c.fileOffset = -1, c.owner = bytes;
@@ -177,7 +186,7 @@ std::optional<Constant> sideBySide(std::span<const RowsOf> parts) {
     const Constant &c = *part.constant;
     NESO_CHECK(c.dtype == out.dtype && c.bytes == rows * part.width * item, "constants side by side have as many rows");
     for (Constant::ModelTensor t : c.tensors) t.offset += source, out.tensors.push_back(std::move(t));
-    out.foldedFrom.insert(out.foldedFrom.end(), c.foldedFrom.begin(), c.foldedFrom.end());
+    for (const std::string &name : c.foldedFrom) addOnce(out.foldedFrom, name);
     width += part.width, elements += c.bytes / item, source += c.orders.empty() ? c.bytes / item : c.sourceElements;
     levels = std::max(levels, c.orders.size());
   }
@@ -229,7 +238,7 @@ void reorderFourBits(Constant &c, const ElementOrder &order) {
   if (stays) return;
   auto bytes = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>((order.elements + 1) / 2), uint8_t{0});
   for (const ElementOrder::Piece &piece : order.pieces) copyFourBits(piece, c.data, bytes->data());
-  for (const Constant::ModelTensor &t : c.tensors) c.foldedFrom.push_back(t.fqn);
+  c.addSources(c.foldedFrom);
   c.tensors.clear(), c.orders.clear();
   c.data = bytes->data(), c.bytes = static_cast<int64_t>(bytes->size()), c.fileOffset = -1, c.owner = bytes;
 }

@@ -68,10 +68,7 @@ public:
   /// Names of the model's tensors that x comes from.
   std::vector<std::string> sources() const {
     std::vector<std::string> out;
-    for (const loops::Constant &c : mini_.constants) {
-      for (const loops::Constant::ModelTensor &t : c.tensors) out.push_back(t.fqn);
-      out.insert(out.end(), c.foldedFrom.begin(), c.foldedFrom.end());
-    }
+    for (const loops::Constant &c : mini_.constants) c.addSources(out);
     return out;
   }
 

@@ -318,6 +318,8 @@ Tensors Lowering::reduce(loops::ReduceKind kind, DType accType, const Sizes &siz
   DType resultType = position ? DType::I64 : accType;
   // A fold over one element is that element: pointwise, so that it fuses as such.
   bool single = count == 1 && !position && nest.reduceRanges.empty();
+  // Sums begin with 0: that of one negative zero is a positive one.
+  if (single && kind == ReduceKind::Sum && isFloat(accType)) v = v + num(v, 0);
   loops::Reduction red;
   red.kind = kind;
   red.dtype = accType;

@@ -32,8 +32,7 @@ public:
       if (!w.sizes()[d].isConst() || !where->strides[d].isConst()) return std::nullopt;
       out.sizes_[d] = w.sizes()[d].constValue(), out.strides_[d] = where->strides[d].constValue();
     }
-    out.names_ = constant.foldedFrom;
-    for (const loops::Constant::ModelTensor &t : constant.tensors) out.names_.push_back(t.fqn);
+    constant.addSources(out.names_);
     return out.data_ ? std::optional(out) : std::nullopt;
   }
 

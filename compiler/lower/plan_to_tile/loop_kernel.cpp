@@ -122,7 +122,8 @@ private:
   void emitUnrolled(Emitter &outer, int phase, std::vector<Accumulator> &accumulators) {
     int64_t total = 1;
     for (Expr e : r()) total *= e.constValue();
-    for (Accumulator &a : accumulators) a.result.clear();
+    // A sum begins with 0, as in PyTorch: of negative zeros it is a positive one. All others begin with their first element.
+    for (Accumulator &a : accumulators) a.result = a.beginsWithZero() ? a.initial(outer, 0) : std::vector<Val>{};
     std::vector<DeferredStore> deferred;
     deferred_ = storesCanWait(phase) ? &deferred : nullptr;
     // One mask for all elements: stores under different masks are not known to be apart.
@@ -302,9 +303,7 @@ private:
   /// An unrolled sum of products takes each product with one rounding, as products of matrices do.
   bool foldProduct(Emitter &e, const loops::Body &body, Accumulator &a, std::vector<Val> &memo) {
     const Op &input = body.ops[static_cast<size_t>(a.reduction->input)];
-    if (tiling_.shape != Shape::Unrolled || a.reduction->kind != ReduceKind::Sum || input.kind != OpKind::Mul ||
-        a.result.empty())
-      return false;
+    if (tiling_.shape != Shape::Unrolled || a.reduction->kind != ReduceKind::Sum || input.kind != OpKind::Mul) return false;
     if (input.dtype != a.dtype() || (input.dtype != DType::F32 && input.dtype != DType::F64)) return false;
     a.result = {e.fusedMultiplyAdd(e.value(body, input.a, memo), e.value(body, input.b, memo), a.result[0])};
     return true;

@@ -44,6 +44,7 @@ public:
   /// The inclusive scan of a tile along dim, continued from `carried`, which moves on.
   Val scanTile(Emitter &e, Val element, size_t dim, Val mask);
 
+  bool beginsWithZero() const { return reduction && kind_ == loops::ReduceKind::Sum && isFloat(type_); }
   bool isArg() const { return reduction && (kind_ == loops::ReduceKind::ArgMin || kind_ == loops::ReduceKind::ArgMax); }
 
 private:
