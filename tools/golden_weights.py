@@ -83,6 +83,18 @@ class Siblings(torch.nn.Module):
         return torch.cat([y.softmax(-1).flatten() for y in products] + [F.max_pool2d(y, 2).softmax(1).flatten() for y in filtered])
 
 
+class Flipped(torch.nn.Module):
+    """A matrix and filters that are read from the end of a dimension."""
+
+    def __init__(self):
+        super().__init__()
+        self.matrix = torch.nn.Parameter(torch.randn(70, 40) / 6)
+        self.filters = torch.nn.Parameter(torch.randn(20, 3, 5))
+
+    def forward(self, x):
+        return F.conv1d((x @ self.matrix.flip(0).rot90(2)).reshape(2, 3, 60), self.filters.flip(2))
+
+
 class Counter(torch.nn.Module):
     """A buffer that runs change, beside weights."""
 
@@ -104,6 +116,7 @@ CASES = {
     "parts": (Parts, lambda: torch.randn(3, 10, 32)),
     "counter": (Counter, lambda: torch.randn(7)),
     "siblings": (Siblings, lambda: torch.randn(9, 24)),
+    "flipped": (Flipped, lambda: torch.randn(9, 70)),
 }
 
 

@@ -63,6 +63,25 @@ TEST(Strided, CopiesBetweenAllOrdersOfDimensions) {
       }
 }
 
+TEST(Strided, WalksDimensionsOfEitherSideBackwards) {
+  const Dims sizes = {3, 20, 2, 35}, dense = stridesIn(sizes, {0, 1, 2, 3}, 1);
+  std::vector<int> source(3 * 20 * 2 * 35), got(source.size()), back(source.size());
+  std::iota(source.begin(), source.end(), 1);
+  for (int turned = 1; turned < 16; ++turned) {
+    Dims from = stridesIn(sizes, {2, 0, 3, 1}, 1);
+    size_t begin = 0;
+    for (size_t d = 0; d < kRank; ++d)
+      if (turned >> d & 1) begin += static_cast<size_t>(from[d] * (sizes[d] - 1)), from[d] = -from[d];
+    neso_rt::copy_strided(got.data(), dense.data(), source.data() + begin, from.data(), sizes.data(), kRank, 4);
+    for (Dims x{}; x[0] < sizes[0]; ++x[0])
+      for (x[1] = 0; x[1] < sizes[1]; ++x[1])
+        for (x[2] = 0; x[2] < sizes[2]; ++x[2])
+          for (x[3] = 0; x[3] < sizes[3]; ++x[3]) ASSERT_EQ(got[at(x, dense)], source[begin + at(x, from)]) << "dims " << turned;
+    neso_rt::copy_strided(back.data() + begin, from.data(), got.data(), dense.data(), sizes.data(), kRank, 4);
+    ASSERT_EQ(back, source) << "dims " << turned;
+  }
+}
+
 TEST(Strided, ReadsAnElementForAllOfADimension) {
   const Dims sizes = {3, 20, 2, 35};
   const Dims dense = stridesIn(sizes, {0, 1, 2, 3}, 1), across = stridesIn(sizes, {3, 1, 0, 2}, 1);

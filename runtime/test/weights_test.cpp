@@ -155,11 +155,12 @@ TEST(Weights, TensorsKeptInAnotherOrderAreSetAndReadAsTheModelHasThem) {
 }
 
 TEST(Weights, OrdersThatLeaveTheirBytesAreRefused) {
-  auto broken = [](int64_t elements, std::vector<int64_t> sizes, std::vector<int64_t> to, int64_t sourceElements) {
+  auto broken = [](int64_t elements, std::vector<int64_t> sizes, std::vector<int64_t> to, int64_t sourceElements, int64_t step = 1,
+                   int64_t begin = 0) {
     return addWeight(8, std::vector<float>(8), [&](B &b, const std::string &member) {
-      std::vector<int64_t> from(sizes.size(), 1);
+      std::vector<int64_t> from(sizes.size(), step);
       std::vector<flatbuffers::Offset<fbs::OrderPiece>> pieces{
-          fbs::CreateOrderPiece(b.fb, b.fb.CreateVector(sizes), b.fb.CreateVector(to), b.fb.CreateVector(from))};
+          fbs::CreateOrderPiece(b.fb, b.fb.CreateVector(sizes), b.fb.CreateVector(to), b.fb.CreateVector(from), 0, begin)};
       std::vector<flatbuffers::Offset<fbs::ElementOrder>> orders{
           fbs::CreateElementOrder(b.fb, elements, b.fb.CreateVector(pieces))};
       std::vector<int64_t> whole{8};
@@ -169,8 +170,10 @@ TEST(Weights, OrdersThatLeaveTheirBytesAreRefused) {
     });
   };
   EXPECT_EQ(Loaded(broken(8, {8}, {1}, 8)).status, NESO_OK) << neso_error_text();
+  EXPECT_EQ(Loaded(broken(8, {8}, {1}, 8, -1, 7)).status, NESO_OK) << neso_error_text();
   for (const std::string &package : {broken(8, {9}, {1}, 9), broken(8, {8}, {2}, 8), broken(8, {8}, {1}, 7),
-                                     broken(7, {7}, {1}, 8), broken(8, {8}, {-1}, 8), broken(8, {8}, {1}, -1)})
+                                     broken(7, {7}, {1}, 8), broken(8, {8}, {-1}, 8), broken(8, {8}, {1}, -1), broken(8, {8}, {1}, 8, -1, 6),
+                                     broken(8, {8}, {1}, 8, -1, 8), broken(8, {8}, {1}, 8, INT64_MIN, 7)})
     EXPECT_EQ(Loaded(package).status, NESO_PACKAGE_MALFORMED);
 }
 

@@ -106,7 +106,7 @@ TEST_P(WeightFiles, OfTheCallerAreAskedForByName) {
   EXPECT_EQ(compare(out, tensors.at("output/0"), {1e-5, 1e-4}), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, WeightFiles, testing::Values("mlp", "conv_norm", "tied", "parts", "siblings"),
+INSTANTIATE_TEST_SUITE_P(Models, WeightFiles, testing::Values("mlp", "conv_norm", "tied", "parts", "siblings", "flipped"),
                          [](const auto &p) { return std::string(p.param); });
 
 class SharedWeights : public WeightFiles {};

@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(Weights, UpdatedModel,
                          testing::Values(Case{"mlp", {1e-5, 1e-5}}, Case{"mlp_bf16", {2e-2, 1e-2}},
                                          Case{"conv_norm", {1e-5, 2e-5}}, Case{"tied", {1e-5, 1e-5}},
                                          Case{"parts", {1e-5, 1e-4}}, Case{"counter", {1e-6, 1e-6}},
-                                         Case{"siblings", {1e-5, 1e-5}}),
+                                         Case{"siblings", {1e-5, 1e-5}}, Case{"flipped", {1e-5, 1e-5}}),
                          [](const testing::TestParamInfo<Case> &p) { return p.param.name; });
 
 TEST_F(Updated, WhatWasFoldedIsRefusedByName) {

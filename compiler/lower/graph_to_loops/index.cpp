@@ -206,6 +206,28 @@ static Tensors putByMask(OpCall &o, const Tensor &x0, const Tensor &mask, Tensor
   return {reshape(r, x0.sizes())};
 }
 
+/// x[:, …, mask] = v, the mask over the dims from `first` on: the same with those dims in front.
+static Tensors putByMaskBehind(OpCall &o, const Tensor &x, size_t first, const Tensor &mask, const Tensor &v, bool accumulate) {
+  const size_t rank = x.sizes().size(), masked = static_cast<size_t>(mask.rank());
+  if (first + masked > rank) return o.fail("the mask has more dimensions than the tensor");
+  const size_t behind = rank - first - masked, given = v.sizes().size();
+  if (given > first + 1 + behind) return o.fail("the values have more dimensions than the place they go to");
+  // Of the values the one dim of places, which stands where the mask's do, goes in front, too.
+  Sizes places(x.sizes().begin(), x.sizes().begin() + static_cast<int64_t>(first));
+  places.push_back(given > behind ? v.sizes()[given - behind - 1] : Expr(1));
+  places.insert(places.end(), x.sizes().end() - static_cast<int64_t>(behind), x.sizes().end());
+  std::vector<int> forward, back(rank), values{static_cast<int>(first)};
+  for (size_t d = first; d < first + masked; ++d) forward.push_back(static_cast<int>(d));
+  for (size_t d = 0; d < rank; ++d)
+    if (d < first || d >= first + masked) forward.push_back(static_cast<int>(d));
+  for (size_t d = 0; d < rank; ++d) back[static_cast<size_t>(forward[d])] = static_cast<int>(d);
+  for (size_t d = 0; d <= first + behind; ++d)
+    if (d != first) values.push_back(static_cast<int>(d));
+  Tensors put = putByMask(o, permute(x, forward), mask, permute(broadcastTo(v, places), values), accumulate);
+  if (o.failed()) return {};
+  return {permute(put[0], back)};
+}
+
 /// Memory that holds x, to be changed in places: x's own where nobody needs it as it is, else a copy of it in type t. reads: what is read
 /// while it changes.
 static Strided toChange(OpCall &o, const Tensor &x, DType t, Tensors &reads) {
@@ -226,9 +248,11 @@ static Tensors indexPutOp(OpCall &o) {
       Tensor scalar = reshape(v, {});
       return {where(m, accumulate ? add(x, scalar) : broadcastTo(scalar, x.sizes()), x)};
     }
-    if (indices.size() == 1 && indices[0].dtype() == DType::Bool && indices[0].rank() > 0)
-      return putByMask(o, x, indices[0], v, accumulate);
-    return o.fail("assignment by a mask of a tensor of values has a size that depends on the data");
+    const Tensor &last = indices.back();
+    const bool alone = std::none_of(indices.begin(), indices.end() - 1, [](const Tensor &t) { return t.valid(); });
+    if (alone && last.dtype() == DType::Bool && last.rank() > 0)
+      return indices.size() == 1 ? putByMask(o, x, last, v, accumulate) : putByMaskBehind(o, x, indices.size() - 1, last, v, accumulate);
+    return o.fail("assignment by a mask beside other indices");
   }
   DType t = accumulate ? collectType(x.dtype()) : x.dtype();
   Tensors reads = indices;
