@@ -182,7 +182,7 @@ void declareCompile(const Verb &parent) {
   declareNotes(verb, o->metadata);
   verb.flag("--updatable", o->compile.updatable,
             "compute nothing from weights when compiling, so that each of them can be given another value later");
-  verb.option("--threads", o->compile.threads, "of the compiler").range(1, 256).showDefault();
+  verb.option("--threads", o->compile.threads, "of the compiler (default: one per core, at most 16)").range(1, 256);
   verb.flag("--verbose", o->verbose, "print the time of each step");
   auto wrong = [o, output]() -> std::string {
     if (o->emit.empty() && output.count() == 0) return "-o is required";

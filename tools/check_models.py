@@ -241,7 +241,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--neso", default="build/release/bin/neso")
     parser.add_argument("--only", default=".")
-    parser.add_argument("--from", dest="table", metavar="MODULE", help="whose MODELS are checked: check_models (default), models_of_timm, models_of_transformers")
+    parser.add_argument("--from", dest="table", metavar="MODULE", help="whose MODELS are checked: check_models (default), models_of_timm, models_of_transformers, "
+                        "models_of_image_libraries, models_of_sequence_libraries, models_of_science_libraries")
     parser.add_argument("--forms", default="export,decomposed")
     parser.add_argument("--work", default="/tmp/neso_models")
     parser.add_argument("--timeout", type=float, default=120)

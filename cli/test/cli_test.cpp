@@ -771,6 +771,22 @@ TEST_F(Cli, CompileTakesItsOptionsBeforeTheModel) {
   EXPECT_NE(o.err.find("error[E0124]"), std::string::npos) << o.err;
 }
 
+// By default as many as the machine has cores. (ptxas notes how many threads it was given in what it makes.)
+TEST_F(Cli, PackagesDoNotDependOnTheThreadsOfTheCompiler) {
+  for (const char *target : {"cpu --arch x86-64-v3", "cuda --arch sm_90"}) {
+    std::string first;
+    for (const char *threads : {"", "--threads 1", "--threads 3"}) {
+      const Outcome o = neso(fmt::format("compile {}/tests/goldens/weights/parts.pt2 --target {} {} -o m.neso", NESO_SOURCE_DIR, target, threads));
+      ASSERT_EQ(o.code, 0) << o.err;
+      std::ifstream file(dir + "m.neso", std::ios::binary);
+      const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+      ASSERT_FALSE(bytes.empty());
+      if (first.empty()) first = bytes;
+      EXPECT_TRUE(bytes == first) << target << " " << threads;
+    }
+  }
+}
+
 // A .pt2 of PyTorch: compiled, run, and judged by the reference interpreter; a tolerance of nothing cannot hold.
 TEST_F(Cli, VerifyComparesCompiledCodeWithTheInterpreter) {
   std::string model = NESO_SOURCE_DIR "/tests/goldens/ops/activations/gelu.pt2";

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <thread>
 
 #include "backend/target.h"
 #include "base/diagnostics/backend.h"
@@ -265,7 +266,9 @@ private:
       functions.push_back({func, kernel->function, kernel->warps, kernel->stages});
     }
     CodeRequest request;
-    request.threads = options_.threads, request.package = !options_.emit;
+    constexpr unsigned kMostThreads = 16;
+    request.threads = options_.threads ? options_.threads : static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads));
+    request.package = !options_.emit;
     request.assembler = settings_.assembler, request.boxes = settings_.boxes;
     for (int i = 0; i < stageCount(); ++i)
       if (wants(static_cast<Stage>(i)) && backend.prints(info(static_cast<Stage>(i)).name))

@@ -38,7 +38,7 @@ struct CompileOptions {
   std::vector<Stage> shown;
   std::function<void(Stage, std::string)> show;
   bool report = false; // fill Compilation::report
-  int threads = 2;     // of the compiler itself
+  int threads = 0;     // of the compiler itself, which change nothing in the package; 0: one per core, at most 16
   /// Nothing is computed from weights when compiling, so that each of them can be given another value later.
   bool updatable = false;
   /// The package is written to this file, piece by piece, and Compilation::package stays empty: weights are never copied.

@@ -350,6 +350,9 @@ bool hasEarlyProducts(tt::FuncOp placed) {
       .wasInterrupted();
 }
 
+/// For the text of all functions. The assembler notes it in its result, which is to be the same on all machines.
+constexpr int kAssemblerThreads = 16;
+
 /// One call of compileForNvidia: each step leaves what the next one reads.
 class Compilation {
 public:
@@ -515,13 +518,13 @@ private:
     text_ = ownText();
     std::vector<RefusedLine> refused;
     Result<Assembled> assembled = ready_.first == text_ ? Result<Assembled>(std::move(ready_.second))
-                                                        : assemble(text_, target(), *ptxas_, options_.threads, &refused);
+                                                        : assemble(text_, target(), *ptxas_, kAssemblerThreads, &refused);
     if (!assembled) {
       if (std::optional<Error> mine = refusedAssembly(text_, refused, functions_, chip_)) return std::move(*mine);
       return assembled.takeError();
     }
     if (allowMoreRegisters(text_, assembled->usage, functions_, symbols_, chip_)) {
-      assembled = assemble(text_, target(), *ptxas_, options_.threads);
+      assembled = assemble(text_, target(), *ptxas_, kAssemblerThreads);
       if (!assembled) return assembled.takeError();
     }
     assembled_ = std::move(*assembled);
@@ -547,7 +550,7 @@ private:
       if (limitRegisters(text_, symbols_[i], limit)) units_[i].heldForTwo = any = true;
     }
     if (!any) return Status::ok();
-    Result<Assembled> assembled = assemble(text_, target(), *ptxas_, options_.threads);
+    Result<Assembled> assembled = assemble(text_, target(), *ptxas_, kAssemblerThreads);
     if (!assembled) return assembled.takeError();
     assembled_ = std::move(*assembled);
     return Status::ok();
