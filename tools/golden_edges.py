@@ -495,7 +495,7 @@ def masked_behind(x, v, w, m, n):
     z[..., n] = w
     u[:, m] = v[:1, :1]
     q[..., :4].view(3, 2, 2, 4)[:, m.view(2, 2)] = v[..., :4]
-    return y, z, u, q, torch.ops.aten.index_put.default(x, [None, m], v, True)
+    return y, z, u, q, torch.ops.aten.index_put.default(x, [None, m], v, True), torch.ops.aten.index_put.default(x.mT, [None, None, m], v.mT), torch.ops.aten.index_put.default(x[0], [m, None], v[1])
 
 
 def chained_constants(m, x):

@@ -242,6 +242,7 @@ static Tensors indexPutOp(OpCall &o) {
   bool accumulate = o.flag("accumulate");
   const bool masks = std::any_of(indices.begin(), indices.end(), [](const Tensor &t) { return t.valid() && (t.dtype() == DType::Bool || t.dtype() == DType::U8); });
   if (masks) {
+    while (!indices.back().valid()) indices.pop_back();
     if (indices.size() == 1 && v.numel().isConst(1)) {
       Tensor m = cast(indices[0], DType::Bool);
       while (m.rank() < x.rank()) m = unsqueeze(m, m.rank());
