@@ -31,7 +31,7 @@ void scanLine(ScanKind kind, bool reverse, DType t, std::vector<double> &d, std:
     bool first = k == 0;
     switch (kind) {
     case ScanKind::Sum:
-      x = first ? d[p] : x + d[p];
+      x += d[p]; // from 0, as all sums
       i = static_cast<int64_t>(static_cast<uint64_t>(i) + static_cast<uint64_t>(v[p]));
       break;
     case ScanKind::Prod:
