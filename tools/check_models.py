@@ -161,12 +161,20 @@ def repeat_weights(model, pool):
             p.copy_(pooled(p, pool) / p[0].numel() ** 0.5)
 
 
+def largest_of(want):
+    """The largest magnitude among finite values; 0 for whole numbers, which are to be equal."""
+    if not (want.is_floating_point() or want.is_complex()):
+        return 0.0
+    magnitudes = want.abs()[want.abs().isfinite()]
+    return float(magnitudes.max()) if magnitudes.numel() else 0.0
+
+
 def golden_case(name, folder, form, sets):
     """The model as a case.json of the goldens."""
     runs = []
     for i in range(sets):
         want = cases.read_safetensors(folder / f"out.{i}.safetensors")
-        bounds = {key: [1e-3, 1e-3 * float(t.abs().max())] if t.is_floating_point() and t.numel() else [0, 0] for key, t in want.items()}
+        bounds = {key: [1e-3, 1e-3 * largest_of(t)] if t.is_floating_point() or t.is_complex() else [0, 0] for key, t in want.items()}
         runs.append({"name": f"{name}.{i}", "program": f"{form}.pt2", "inputs": f"in.{i}.safetensors", "outputs": f"out.{i}.safetensors",
                      "prefix": "", "tolerance": bounds})
     (folder / "case.json").write_text(json.dumps({"runs": runs}))
@@ -228,7 +236,7 @@ def check(name, folder, form, neso, timeout):
             return "failed", f"{path.name}: exit {done.returncode}: {done.stderr.strip()[:400]}"
         got = cases.read_safetensors(result)
         for key, want in cases.read_safetensors(str(path).replace("in.", "out.")).items():
-            largest = float(want[want.isfinite()].abs().max()) if want.is_floating_point() and bool(want.isfinite().any()) else 0
+            largest = largest_of(want)
             trouble = cases.compare(key, got.get(key), want, 1e-3, 1e-3 * largest)
             if trouble:
                 return "failed", f"{path.name}: {trouble}"
