@@ -241,6 +241,7 @@ def main():
     import golden_data
     import golden_edges
     import golden_exports
+    import golden_libraries
     import golden_linalg
     import golden_models
     import golden_ops
@@ -254,7 +255,7 @@ def main():
     import golden_training
     import golden_vision
     jobs = all_jobs(write_model, golden_models.FAMILIES,
-                    [golden_ops.groups(), golden_edges.groups(), golden_scaling.groups(), golden_data.groups(), golden_training.groups(),
+                    [golden_ops.groups(), golden_edges.groups(), golden_libraries.groups(), golden_scaling.groups(), golden_data.groups(), golden_training.groups(),
                      golden_quantised.groups(), golden_linalg.groups(), golden_complex.groups(), golden_vision.groups(), golden_siblings.groups(), golden_winograd.groups(), golden_turns.groups(), golden_exports.groups(), {"attention": golden_attention.attention()}])
     jobs["state"] = (write_state, golden_state.CASES)
     jobs["ops/pt2e"] = (golden_pt2e.write, golden_pt2e.MODELS)

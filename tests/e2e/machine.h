@@ -14,6 +14,8 @@ public:
   /// All return "" or what went wrong. A package stays until the next one; a context is what runs share.
   virtual std::string load(std::string_view package) = 0;
   virtual std::string beginContext() = 0;
+  /// Whether runs share what beginContext() made.
+  virtual bool keepsContexts() const { return true; }
   /// Inputs by position; one that changes is changed in `inputs`. What stands below is of this run, until the next call.
   virtual std::string run(Tensors &inputs, const std::vector<std::string> &buffers) = 0;
 

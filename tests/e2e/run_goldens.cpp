@@ -1,14 +1,15 @@
 // Runs every case of tests/goldens through the compiler and the runtime, in this process, and compares with what PyTorch gave.
 //
-//     run_goldens [--goldens DIR] [--only TEXT] [--part I/N] [--jobs N] [--arch LEVEL [--behind COMMAND] | --gpu ARCHS [--assemble]] [--option K=V]
-//                 [--refused] [--verdicts FILE] [--rules FILE]
+//     run_goldens [--goldens DIR] [--only TEXT] [--part I/N] [--jobs N] [--arch LEVEL [--behind COMMAND] | --gpu ARCHS [--assemble] |
+//                 --program NESO] [--option K=V] [--refused] [--verdicts FILE] [--rules FILE]
 //
 // One program (.pt2) is one child process: a crash or a hang is that program's failure and nobody else's. Each run is made twice on
 // one context, and the second must give the same bits; where the program changes its buffers, the run says what a second call on that
 // context must give. The runtime must walk the steps that the printed plan has. A refusal with an error code fails, unless unsupported.txt lists it with that
 // code; what is listed there must still be refused. --verdicts writes "<run> TAB right|refused|wrong|crash|timeout TAB <why>" by line, for
 // tools/opinfo_check.py. --arch compiles for another CPU level than this machine's best; --behind runs the packages on another processor, by
-// a command that starts package_runner behind an emulator. --gpu only compiles, for those GPUs,
+// a command that starts package_runner behind an emulator. --program has a program of its own compile and run, as users do, what needs one call; one that is
+// absent or older than the sources is not tried (exit code 77). --gpu only compiles, for those GPUs,
 // down to PTX or, with --assemble, to machine code where an assembler is found, else what passes counts as skipped too
 // (tools/gpu_check.py runs programs on a GPU); unsupported_gpu.txt then counts as well. Ends with "N passed, N failed, N skipped"; exit code 0 only if nothing failed.
 #include <algorithm>
@@ -33,6 +34,7 @@
 #include "driver/compile.h"
 #include "e2e/machine.h"
 #include "e2e/plan_steps.h"
+#include "e2e/shipped_program.h"
 #include "e2e/tensors.h"
 
 namespace neso::e2e {
@@ -151,7 +153,7 @@ public:
       if (error = differenceOfSteps(steps_, machine_.steps); !error.empty()) return which + error;
       if (error = compareAll(call); !error.empty()) return which + error;
     }
-    return run_.calls.size() > 1 ? "" : repeat();
+    return run_.calls.size() > 1 || !machine_.keepsContexts() ? "" : repeat();
   }
 
 private:
@@ -211,6 +213,31 @@ private:
   bool mutates_ = false;
 };
 
+void runAll(const Program &program, Machine &machine, const std::vector<std::string> &steps, Report &report) {
+  const fs::path folder = program.file.parent_path();
+  for (const Run &run : program.runs) {
+    const std::string why = Execution(machine, folder, run, steps).check();
+    if (why.empty())
+      report.pass(run.name);
+    else
+      report.fail(run.name, why);
+  }
+}
+
+void runByProgram(const Program &program, const CompileOptions &options, const std::string &neso, Report &report) {
+  std::vector<std::string> words{program.file.string()};
+  if (const fs::path kernels = program.file.parent_path() / "kernels"; fs::exists(kernels)) words.insert(words.end(), {"--kernels", kernels.string()});
+  for (const auto &[key, value] : options.options) words.insert(words.end(), {"--option", key + "=" + value});
+  ShippedProgram machine(neso);
+  bool refused = false;
+  const std::string why = machine.compile(std::move(words), &refused);
+  if (why.empty()) return runAll(program, machine, {}, report);
+  if (refused)
+    report.refused(why.substr(why.find("error[E") + 6, 5), why);
+  else
+    report.fail("", why);
+}
+
 void runProgram(const Program &program, const CompileOptions &options, const std::string &behind, Report &report) {
   DiagnosticSink sink;
   CompileOptions mine = options;
@@ -238,14 +265,7 @@ void runProgram(const Program &program, const CompileOptions &options, const std
     report.fail("", why);
     return;
   }
-  fs::path folder = program.file.parent_path();
-  for (const Run &run : program.runs) {
-    std::string why = Execution(*machine, folder, run, steps).check();
-    if (why.empty())
-      report.pass(run.name);
-    else
-      report.fail(run.name, why);
-  }
+  runAll(program, *machine, steps, report);
 }
 
 struct Child {
@@ -256,9 +276,9 @@ struct Child {
 
 class Runner {
 public:
-  Runner(CompileOptions options, std::string behind, std::map<std::string, std::string> unsupported, bool showRefused, FILE *verdicts)
-      : options_(std::move(options)), behind_(std::move(behind)), unsupported_(std::move(unsupported)), showRefused_(showRefused),
-        verdicts_(verdicts) {}
+  Runner(CompileOptions options, std::string behind, std::string neso, std::map<std::string, std::string> unsupported, bool showRefused, FILE *verdicts)
+      : options_(std::move(options)), behind_(std::move(behind)), neso_(std::move(neso)), unsupported_(std::move(unsupported)),
+        showRefused_(showRefused), verdicts_(verdicts) {}
 
   void runAll(const std::vector<Program> &programs, size_t jobs) {
     for (const Program &program : programs) {
@@ -287,7 +307,10 @@ private:
       setrlimit(RLIMIT_CPU, &limit);
       alarm(kSecondsPerProgram);
       Report report(dup(child.descriptor));
-      runProgram(program, options_, behind_, report);
+      if (neso_.empty())
+        runProgram(program, options_, behind_, report);
+      else
+        runByProgram(program, options_, neso_, report);
       _exit(0);
     }
     children_.push_back(child);
@@ -356,7 +379,7 @@ private:
   }
 
   CompileOptions options_;
-  std::string behind_;
+  std::string behind_, neso_;
   std::map<std::string, std::string> unsupported_;
   bool showRefused_;
   FILE *verdicts_; // may be null
@@ -385,9 +408,19 @@ std::vector<std::string> splitAtCommas(const std::string &text) {
   return out;
 }
 
+bool isOlderThanSources(const std::string &program) {
+  std::error_code absent;
+  const fs::file_time_type built = fs::last_write_time(program, absent);
+  if (absent) return true;
+  for (const char *folder : {"cli", "cmake", "compiler", "runtime"})
+    for (const fs::directory_entry &entry : fs::recursive_directory_iterator(fs::path(NESO_SOURCE_DIR) / folder))
+      if (entry.is_regular_file() && entry.path().string().find("/test/") == std::string::npos && entry.last_write_time() > built) return true;
+  return false;
+}
+
 int runGoldens(int argc, char **argv) {
   fs::path goldens = fs::path(NESO_SOURCE_DIR) / "tests" / "goldens";
-  std::string only, verdicts, rules, behind;
+  std::string only, verdicts, rules, behind, neso;
   size_t jobs = 2, part = 1, parts = 1;
   bool showRefused = false, assemble = false;
   CompileOptions options;
@@ -418,11 +451,13 @@ int runGoldens(int argc, char **argv) {
       options.archs = {argv[++i]};
     else if (option == "--behind" && i + 1 < argc)
       behind = argv[++i];
+    else if (option == "--program" && i + 1 < argc)
+      neso = argv[++i];
     else if (option == "--jobs" && i + 1 < argc)
       jobs = std::max(1, std::atoi(argv[++i]));
     else {
       fmt::print(stderr, "usage: run_goldens [--goldens DIR] [--only TEXT] [--part I/N] [--jobs N] [--arch LEVEL [--behind COMMAND] | "
-                         "--gpu ARCHS [--assemble]] [--option K=V] [--refused] [--verdicts FILE] [--rules FILE]\n");
+                         "--gpu ARCHS [--assemble] | --program NESO] [--option K=V] [--refused] [--verdicts FILE] [--rules FILE]\n");
       return 2;
     }
   }
@@ -437,6 +472,15 @@ int runGoldens(int argc, char **argv) {
       return 1;
     }
   std::erase_if(programs, [&](const Program &p) { return p.id.find(only) == std::string::npos; });
+  if (!neso.empty()) {
+    if (isOlderThanSources(neso)) {
+      fmt::print("{} is absent or older than its sources: ./x build\n", neso);
+      return 77;
+    }
+    // A process keeps no context for a second call.
+    for (Program &p : programs) std::erase_if(p.runs, [](const Run &run) { return run.calls.size() > 1; });
+    std::erase_if(programs, [](const Program &p) { return p.runs.empty(); });
+  }
   // Every N-th, so that parts take about as long.
   std::vector<Program> mine;
   for (size_t i = part - 1; i < programs.size(); i += parts) mine.push_back(std::move(programs[i]));
@@ -452,7 +496,7 @@ int runGoldens(int argc, char **argv) {
     notAssembled = assemble && !nvidia::findAssembler();
   }
   if (!rules.empty() && !watchRules()) return 2;
-  Runner runner(options, behind, std::move(unsupported), showRefused, verdictFile);
+  Runner runner(options, behind, neso, std::move(unsupported), showRefused, verdictFile);
   runner.runAll(programs, jobs);
   if (!rules.empty()) std::ofstream(rules) << ruleCounts();
   if (verdictFile) std::fclose(verdictFile);

@@ -12,17 +12,24 @@
 namespace neso::e2e {
 namespace {
 
-bool parseDType(std::string_view name, neso_dtype *out) {
-  static constexpr std::pair<std::string_view, neso_dtype> kNames[] = {
+constexpr std::pair<std::string_view, neso_dtype> kNames[] = {
 #define NESO_DTYPE(name, NAME, text, kind, bits, part, torch, number, safetensors, ...) {safetensors, NESO_##NAME},
 #include "abi/dtypes.def"
-  };
+};
+
+bool parseDType(std::string_view name, neso_dtype *out) {
   for (auto [text, dtype] : kNames)
     if (!text.empty() && text == name) {
       *out = dtype;
       return true;
     }
   return false;
+}
+
+std::string_view nameOf(neso_dtype wanted) {
+  for (auto [text, dtype] : kNames)
+    if (dtype == wanted) return text;
+  return "";
 }
 
 double fromHalf(uint16_t bits) {
@@ -103,6 +110,21 @@ bool readEntry(simdjson::dom::element entry, const char *blob, size_t blobSize, 
 }
 
 } // namespace
+
+bool writeSafetensors(const std::string &path, Tensors &tensors) {
+  std::string header = "{", blob;
+  for (auto &[name, tensor] : tensors) {
+    header += fmt::format("{}\"{}\":{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", header.size() > 1 ? "," : "", name,
+                          nameOf(tensor.dtype), fmt::join(tensor.sizes, ","), blob.size(), blob.size() + tensor.bytes);
+    blob.append(tensor.data(), tensor.bytes);
+  }
+  header += "}";
+  header.append((8 - header.size() % 8) % 8, ' ');
+  const uint64_t size = header.size();
+  std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen(path.c_str(), "wb"), std::fclose);
+  return file && std::fwrite(&size, 8, 1, file.get()) == 1 && std::fwrite(header.data(), 1, size, file.get()) == size &&
+         std::fwrite(blob.data(), 1, blob.size(), file.get()) == blob.size();
+}
 
 bool readSafetensors(const std::string &path, Tensors *out, std::string *error) {
   std::string bytes;

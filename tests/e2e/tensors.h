@@ -1,4 +1,4 @@
-// Tensors of the goldens: a reader of .safetensors that shares no code with the program under test, and the comparison.
+// Tensors of the goldens: a reader and a writer of .safetensors that share no code with the program under test, and the comparison.
 #pragma once
 #include <map>
 #include <string>
@@ -26,6 +26,9 @@ using Tensors = std::map<std::string, Tensor>;
 
 /// False, and why in *error, if the file cannot be read.
 bool readSafetensors(const std::string &path, Tensors *out, std::string *error);
+
+/// False if it cannot be written. Names are plain: no quotes.
+bool writeSafetensors(const std::string &path, Tensors &tensors);
 
 /// |got - want| <= absolute + relative * |want|; both 0: equal, for floating point too (NaN equals NaN, and -0 equals
 /// 0).

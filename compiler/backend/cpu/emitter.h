@@ -278,6 +278,8 @@ private:
   int64_t widthFor(llvm::ArrayRef<mlir::Value> values, int64_t extent, int maxFactor);
   Index indexIn(mlir::Value v, const Index &index);
   llvm::SmallVector<mlir::Value, 4> masksBelow(llvm::ArrayRef<mlir::Value> values, llvm::ArrayRef<int64_t> shape);
+  /// Whether each row along `axis` of what is read below is likely to begin where the one before it along `dim` ends, or all are one row.
+  bool rowsFollow(llvm::ArrayRef<mlir::Value> values, llvm::ArrayRef<int64_t> shape, int axis, int dim);
   /// Whether something of the shape below v would be kept for others when all elements are visited.
   bool keepsBelow(mlir::Value v, llvm::ArrayRef<int64_t> shape);
 

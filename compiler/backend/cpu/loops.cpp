@@ -317,6 +317,21 @@ llvm::SmallVector<mlir::Value, 4> Emitter::masksBelow(llvm::ArrayRef<mlir::Value
   return masks;
 }
 
+bool Emitter::rowsFollow(llvm::ArrayRef<mlir::Value> values, llvm::ArrayRef<int64_t> shape, int axis, int dim) {
+  bool follow = true;
+  walkBelow(*uses_, values, [&](mlir::Operation *op) {
+    if (buffers_.count(op->getResult(0))) return false;
+    auto type = llvm::dyn_cast<mlir::RankedTensorType>(op->getResult(0).getType());
+    if (!type || !spreadsTo(type.getShape(), shape)) return false;
+    if (codeOf(op) == OpCode::Load && type.getShape()[static_cast<size_t>(dim)] > 1) {
+      const std::optional<int64_t> step = affine_.likelyStep(op->getOperand(0), dim);
+      follow &= step && *step >= 0 && *step <= shape[static_cast<size_t>(axis)];
+    }
+    return true;
+  });
+  return follow;
+}
+
 bool Emitter::keepsBelow(mlir::Value v, llvm::ArrayRef<int64_t> shape) {
   bool keeps = false;
   walkBelow(*uses_, {v}, [&](mlir::Operation *op) {

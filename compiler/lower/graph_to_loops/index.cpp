@@ -110,9 +110,10 @@ struct Advanced {
 };
 } // namespace
 
+static bool isMask(const Tensor &index) { return index.valid() && (index.dtype() == DType::Bool || index.dtype() == DType::U8); }
+
 /// Indices in which a mask over some dimensions is replaced by the positions of its true elements.
 static Tensors masksAsPositions(OpCall &o, const Tensor &x, const Tensors &indices) {
-  auto isMask = [](const Tensor &t) { return t.valid() && (t.dtype() == DType::Bool || t.dtype() == DType::U8); };
   if (std::none_of(indices.begin(), indices.end(), isMask)) return indices;
   // The index dims stand where the indices do, or in front if something lies between them; masks fill the last of them.
   size_t given = 0, first = indices.size(), last = 0, dim = 0, firstDim = 0;
@@ -169,20 +170,16 @@ static Strided copyOf(const Tensor &x, DType t) {
   return w;
 }
 
-/// x[mask] = v, the mask over the leading dims of x: the k-th true element takes v[k]. Another number of them than v
-/// has is a run-time error.
-static Tensors putByMask(OpCall &o, const Tensor &x0, const Tensor &mask, Tensor v, bool accumulate) {
+/// x[mask] = v, the mask over the leading dims of x: the k-th true element takes v[k], or v[0] where that is all there is. Another number of
+/// them than v has is a run-time error. v has the dims of x behind the mask.
+static Tensor putByLeadingMask(OpCall &o, const Tensor &x0, const Tensor &mask, Tensor v, bool accumulate) {
   size_t lead = mask.sizes().size();
-  if (lead > x0.sizes().size()) return o.fail("the mask has more dimensions than the tensor");
   Sizes rest(x0.sizes().begin() + static_cast<int64_t>(lead), x0.sizes().end()), flat{mask.numel()};
   flat.insert(flat.end(), rest.begin(), rest.end());
   Tensor x = reshape(x0, flat), m = flatten(mask);
-  if (v.sizes().size() > rest.size() + 1) return o.fail("the values have more dimensions than the place they go to");
-  bool perItem = v.sizes().size() == rest.size() + 1 && !v.sizes()[0].isConst(1);
-  Expr n = perItem ? v.sizes()[0] : Expr(1);
-  Sizes full{n};
-  full.insert(full.end(), rest.begin(), rest.end());
-  v = source(broadcastTo(v, full));
+  const Expr n = v.sizes()[0];
+  const bool perItem = !n.isConst(1);
+  v = source(v);
   m.reused();
   Tensor rank = o.ctx.scan(loops::ScanKind::Sum, DType::I64, m.sizes(), 0, false,
                            [m](BodyBuilder &b, const Index &i) { return b.cast(m.at(b, i), DType::I64); });
@@ -203,29 +200,30 @@ static Tensors putByMask(OpCall &o, const Tensor &x0, const Tensor &mask, Tensor
         },
         old);
   });
-  return {reshape(r, x0.sizes())};
+  return reshape(r, x0.sizes());
 }
 
-/// x[:, …, mask] = v, the mask over the dims from `first` on: the same with those dims in front.
-static Tensors putByMaskBehind(OpCall &o, const Tensor &x, size_t first, const Tensor &mask, const Tensor &v, bool accumulate) {
+/// x[:, …, mask] = v, the mask over the dims of x from `first` on; v is broadcast to the places.
+static Tensors putByMask(OpCall &o, const Tensor &x, size_t first, const Tensor &mask, const Tensor &v, bool accumulate) {
   const size_t rank = x.sizes().size(), masked = static_cast<size_t>(mask.rank());
   if (first + masked > rank) return o.fail("the mask has more dimensions than the tensor");
   const size_t behind = rank - first - masked, given = v.sizes().size();
   if (given > first + 1 + behind) return o.fail("the values have more dimensions than the place they go to");
-  // Of the values the one dim of places, which stands where the mask's do, goes in front, too.
+  // The values' one dim of places stands where the mask's dims do.
   Sizes places(x.sizes().begin(), x.sizes().begin() + static_cast<int64_t>(first));
   places.push_back(given > behind ? v.sizes()[given - behind - 1] : Expr(1));
   places.insert(places.end(), x.sizes().end() - static_cast<int64_t>(behind), x.sizes().end());
-  std::vector<int> forward, back(rank), values{static_cast<int>(first)};
-  for (size_t d = first; d < first + masked; ++d) forward.push_back(static_cast<int>(d));
+  const Tensor values = broadcastTo(v, places);
+  if (first == 0) return {putByLeadingMask(o, x, mask, values, accumulate)};
+  std::vector<int> forward, back(rank), placesFirst{static_cast<int>(first)};
+  for (size_t d = 0; d < rank; ++d)
+    if (d >= first && d < first + masked) forward.push_back(static_cast<int>(d));
   for (size_t d = 0; d < rank; ++d)
     if (d < first || d >= first + masked) forward.push_back(static_cast<int>(d));
   for (size_t d = 0; d < rank; ++d) back[static_cast<size_t>(forward[d])] = static_cast<int>(d);
   for (size_t d = 0; d <= first + behind; ++d)
-    if (d != first) values.push_back(static_cast<int>(d));
-  Tensors put = putByMask(o, permute(x, forward), mask, permute(broadcastTo(v, places), values), accumulate);
-  if (o.failed()) return {};
-  return {permute(put[0], back)};
+    if (d != first) placesFirst.push_back(static_cast<int>(d));
+  return {permute(putByLeadingMask(o, permute(x, forward), mask, permute(values, placesFirst), accumulate), back)};
 }
 
 /// Memory that holds x, to be changed in places: x's own where nobody needs it as it is, else a copy of it in type t. reads: what is read
@@ -240,20 +238,20 @@ static Tensors indexPutOp(OpCall &o) {
   Tensor x = o.t("self"), v = cast(o.t("values"), x.dtype());
   Tensors indices = o.list("indices");
   bool accumulate = o.flag("accumulate");
-  const bool masks = std::any_of(indices.begin(), indices.end(), [](const Tensor &t) { return t.valid() && (t.dtype() == DType::Bool || t.dtype() == DType::U8); });
-  if (masks) {
+  if (std::any_of(indices.begin(), indices.end(), isMask)) {
     while (!indices.back().valid()) indices.pop_back();
-    if (indices.size() == 1 && v.numel().isConst(1)) {
-      Tensor m = cast(indices[0], DType::Bool);
+    const size_t first = indices.size() - 1;
+    const Tensor mask = cast(indices[first], DType::Bool);
+    if (first == 0 && v.numel().isConst(1)) {
+      Tensor m = mask;
       while (m.rank() < x.rank()) m = unsqueeze(m, m.rank());
       Tensor scalar = reshape(v, {});
       return {where(m, accumulate ? add(x, scalar) : broadcastTo(scalar, x.sizes()), x)};
     }
-    const Tensor &last = indices.back();
     const bool alone = std::none_of(indices.begin(), indices.end() - 1, [](const Tensor &t) { return t.valid(); });
-    if (alone && last.dtype() == DType::Bool && last.rank() > 0)
-      return indices.size() == 1 ? putByMask(o, x, last, v, accumulate) : putByMaskBehind(o, x, indices.size() - 1, last, v, accumulate);
-    return o.fail("assignment by a mask beside other indices");
+    if (!alone) return o.fail("assignment by a mask beside other indices");
+    if (mask.rank() == 0) return o.fail("assignment of several values by a mask without dimensions");
+    return putByMask(o, x, first, mask, v, accumulate);
   }
   DType t = accumulate ? collectType(x.dtype()) : x.dtype();
   Tensors reads = indices;
