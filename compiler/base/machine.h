@@ -23,12 +23,13 @@ struct ProductRates {
   double program = 0;             // cycles to start and end a program, the launch's share included
 };
 
-/// A block in which programs multiply matrices of 16 bits, as measured.
+/// A block in which programs multiply matrices, as measured.
 struct ProductBlock {
   int64_t m, n, k; // of a step of k
   int warps, stages;
   int together;         // programs that one processor runs side by side
-  // Microseconds for 1,024 of k, of one program that has the processor to itself and of `together` of them; what a round of them takes beside.
+  // Microseconds for 1,024 of k, of one program that has the processor to itself and of `together` of them (of fewer in between); what a round
+  // of them takes beside.
   double alone, shared, start;
 };
 
@@ -50,6 +51,7 @@ struct MachineSheet {
   int64_t packedBuffers = 0;  // that such a launch may use: its parameters are few
 
   ProductRates ieee, tf32x3, tf32; // by how products of f32 are computed
+  double clock = 1;                // cycles a microsecond, when these were measured
 
   // Products that are cut along k. By bytes of an element: up to two, and more.
   struct {
@@ -65,6 +67,8 @@ struct MachineSheet {
 
   // Blocks for products of 16 bits with 64 rows, columns and k or more, where such were measured.
   std::span<const ProductBlock> blocks;
+  // Blocks for products of f32 by three of tf32 whose right operand has its neighbours along k, where the machine has instructions for such.
+  std::span<const ProductBlock> splitBlocks;
 
   // A kernel in general, in cycles of one processor.
   double elementsPerCycle = 0, productsPerCycle = 0, bytesPerCycle = 0, tripCycles = 0, startCycles = 0;

@@ -132,14 +132,6 @@ private:
   Registers words_;
 };
 
-/// The nearest tf32, in the bits of an f32.
-llvm::Value *roundTf32(llvm::IRBuilder<> &b, llvm::Value *word) {
-  return b.CreateIntrinsic(llvm::Intrinsic::nvvm_f2tf32_rna, {b.CreateBitCast(word, b.getFloatTy())});
-}
-
-/// Bits of an f32 that a tf32 does not have.
-constexpr uint32_t kBelowTf32 = 0x1fff;
-
 class MmaEmitter {
 public:
   /// ahead: operands are loaded a step ahead.
@@ -156,7 +148,7 @@ public:
     int batch = int(plan_.accumulator.outs().size()) == 3 ? batchRegisters() : 1;
     int tilesM = wordsA_ / 4 / stepsK_ / batch, tilesN = wordsB_ / 2 / stepsK_ / batch;
     widen();
-    if (plan_.row->a == DotFormat::TF32 && plan_.precision == DotPrecision::Tf32x3)
+    if (plan_.isSplit())
       small_.assign(sums_.size(), llvm::ConstantFP::get(b_.getFloatTy(), 0));
     const size_t chunks = size_t(batch) * size_t(stepsK_) * parts().size() * size_t(tilesM);
     const size_t copies = (block_.later.size() + chunks - 1) / chunks;
@@ -220,7 +212,7 @@ private:
   /// wait for itself.
   llvm::SmallVector<std::pair<Part, Part>, 3> parts() const {
     if (plan_.row->a != DotFormat::TF32) return {{Part::All, Part::All}};
-    if (plan_.precision != DotPrecision::Tf32x3) return {{Part::High, Part::High}};
+    if (!plan_.isSplit()) return {{Part::High, Part::High}};
     return {{Part::Low, Part::High}, {Part::High, Part::Low}, {Part::High, Part::High}};
   }
   Words wordsOf(Operand &operand, int first, int count, Part part) {
@@ -243,15 +235,10 @@ private:
     if (result) return result;
     llvm::Value *rest =
         b_.CreateFSub(b_.CreateBitCast(word, b_.getFloatTy()), b_.CreateBitCast(rounded, b_.getFloatTy()));
-    return result = b_.CreateAnd(b_.CreateBitCast(rest, b_.getInt32Ty()), ~kBelowTf32);
+    return result = cutToTf32(b_, b_.CreateBitCast(rest, b_.getInt32Ty()));
   }
-  /// Adds the products with a low part, which were summed apart: where an operand is infinite they are no number, and
-  /// the products of high parts say it all.
   void addSmall() {
-    if (small_.empty()) return;
-    llvm::Value *zero = llvm::ConstantFP::get(b_.getFloatTy(), 0);
-    for (size_t i = 0; i < sums_.size(); ++i)
-      sums_[i] = b_.CreateFAdd(sums_[i], b_.CreateSelect(b_.CreateFCmpUNO(small_[i], small_[i]), zero, small_[i]));
+    if (!small_.empty()) addLowProducts(b_, sums_, small_);
   }
   void add(Registers &sums, const Words &a, const Words &b, int firstSum) {
     Words arguments;
@@ -285,6 +272,20 @@ private:
 };
 
 } // namespace
+
+llvm::Value *roundTf32(llvm::IRBuilder<> &b, llvm::Value *word) {
+  return b.CreateIntrinsic(llvm::Intrinsic::nvvm_f2tf32_rna, {b.CreateBitCast(word, b.getFloatTy())});
+}
+
+llvm::Value *cutToTf32(llvm::IRBuilder<> &b, llvm::Value *word) {
+  constexpr uint32_t kBelowTf32 = 0x1fff;
+  return b.CreateAnd(word, ~kBelowTf32);
+}
+
+void addLowProducts(llvm::IRBuilder<> &b, Registers &sums, llvm::ArrayRef<llvm::Value *> low) {
+  for (size_t i = 0; i < sums.size(); ++i)
+    sums[i] = b.CreateSelect(b.CreateFCmpUNO(low[i], low[i]), sums[i], b.CreateFAdd(sums[i], low[i]));
+}
 
 std::optional<DotFormat> formatOf(mlir::Type type, DotPrecision precision) {
   if (type.isBF16()) return DotFormat::BF16;

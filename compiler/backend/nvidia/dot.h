@@ -65,7 +65,9 @@ struct DotPlan {
     return layout.ins().empty() ? nullptr : &layout;
   }
   /// Whether the sums that its instructions leave are its own: they may be under way when the next turn adds to them.
-  bool leavesSums() const { return traits().besideThreads && types.d.getIntOrFloatBitWidth() == 32 && partK == 0; }
+  bool leavesSums() const { return traits().besideThreads && types.d.getIntOrFloatBitWidth() == 32 && partK == 0 && !isSplit(); }
+  /// An f32 is multiplied as the sum of two tf32, by three products; those with a low part have sums of their own.
+  bool isSplit() const { return types.a.isF32() && precision == DotPrecision::Tf32x3; }
   /// a and b may differ from what was asked for (f8 on a chip without it: f16): then the caller converts the operands'
   /// elements first.
   DotTypes types;
@@ -74,13 +76,12 @@ struct DotPlan {
   const WgmmaRow *groupRow = nullptr; // Wgmma
   Sizes warps;                     // MmaSync: of one matrix, along M and along N; Wgmma: groups of four
   LinearLayout accumulator;        // [.., M, N]
-  /// MmaSync: [.., M, K], [.., K, N]. Wgmma: A alone, where registers may hold it. Else operands are read from shared
-  /// memory.
+  /// MmaSync: [.., M, K], [.., K, N]. Wgmma: A alone, where registers may hold it (and do, if it is split). Else operands
+  /// are read from shared memory.
   LinearLayout operandA, operandB;
   bool open = false; // Wgmma: begun and not waited for (placed.open)
   /// Wgmma: the tensor cores sum so many elements of K, threads what comes of them; 0: the tensor cores sum all.
   int64_t partK = 0;
-
 };
 
 /// How the warps of a block share a product.
@@ -125,8 +126,17 @@ bool isReadByProductsAlone(ttg::LocalLoadOp load, const Chip &chip, int warps);
 /// In registers, in any layout, or in shared memory (where the software pipeline has left it): for MmaSync best in
 /// dotBuffer's layout, for Fma without swizzle.
 using DotOperand = std::variant<Tile, SharedTile>;
+/// Of a split product by wgmma: into how many parts along K its threads take the operands apart, each with a buffer for the low parts of B.
+int64_t panelsOf(const DotPlan &plan, int64_t k);
 /// d = a b + c, with c and d in plan.accumulator.
 Tile emitDot(BlockContext &block, const DotPlan &plan, const DotOperand &a, const DotOperand &b, const Tile &c);
+
+/// The nearest tf32 to an f32, and its first 19 bits; in the bits of an f32.
+llvm::Value *roundTf32(llvm::IRBuilder<> &b, llvm::Value *word);
+llvm::Value *cutToTf32(llvm::IRBuilder<> &b, llvm::Value *word);
+/// Adds the products with a low part (DotPlan::isSplit), which were summed apart: where an operand is infinite they are no
+/// number, and the products of high parts say it all.
+void addLowProducts(llvm::IRBuilder<> &b, Registers &sums, llvm::ArrayRef<llvm::Value *> low);
 
 /// Whether a product leaves registers enough for loading its operands a step ahead, and for copies among its
 /// instructions.

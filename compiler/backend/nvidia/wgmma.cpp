@@ -1,8 +1,10 @@
 #include "backend/nvidia/wgmma.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "backend/nvidia/linear.h"
+#include "backend/nvidia/matrix.h"
 #include "base/diagnostics.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/IR/InlineAsm.h"
@@ -75,7 +77,7 @@ std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps
   plan.precision = precisionOf(dot);
   const WgmmaRow *row = findGroupRow(plan.types, plan.precision);
   if (!chip.has(Feature::Wgmma)) return none("the chip has no wgmma");
-  if (plan.types.a.isF32() && plan.precision != DotPrecision::Tf32) return none("products of f32 that are more exact than tf32");
+  if (plan.types.a.isF32() && plan.precision == DotPrecision::Ieee) return none("products of f32 that are more exact than three of tf32");
   if (!row) return none("wgmma is not used for these types");
   if (tensor(dot.getD()).getRank() != 2) return none("a batch of products");
   if (warps % kWarpsOfGroup != 0) return none("fewer than four warps");
@@ -83,7 +85,8 @@ std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps
                 k = tensor(dot.getA()).getDimSize(1), groups = warps / kWarpsOfGroup;
   if (m < kRows) return none("fewer than 64 rows");
   if (k < row->k()) return none("a step along K is shorter than the instruction's");
-  if (!row->anyOrder && (a == GroupOperand::AcrossK || b == GroupOperand::AcrossK))
+  // What is split goes through registers.
+  if (!row->anyOrder && ((a == GroupOperand::AcrossK && !plan.isSplit()) || b == GroupOperand::AcrossK))
     return none("elements of these types that do not follow one another along K");
   plan.kind = DotKind::Wgmma;
   plan.groupRow = row;
@@ -95,8 +98,9 @@ std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps
   if (row->imprecise && plan.types.d.isF32() && most <= k)
     plan.partK = std::clamp<int64_t>((most + row->k() - 1) / row->k() * row->k(), row->k(), k);
   // Parts of sums are registers of their own.
-  if (columns > 256 || m * n * (plan.partK ? 2 : 1) > kMostSums * warps * 32)
-    return none(plan.partK ? "more than 64 sums a thread, which are summed in parts" : "more than 128 sums a thread");
+  const bool inParts = plan.partK || plan.isSplit();
+  if (columns > 256 || m * n * (inParts ? 2 : 1) > kMostSums * warps * 32)
+    return none(inParts ? "more than 64 sums a thread, which are summed in parts" : "more than 128 sums a thread");
   // Where N is side by side a row of it is a panel's at least, and a group begins with a panel.
   const int64_t panel = 1024 / row->bits;
   if (b == GroupOperand::AcrossK && (n * row->bits < 256 || (plan.warps[1] > 1 && columns < panel)))
@@ -105,8 +109,10 @@ std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps
   plan.accumulator = warpGroupAccumulator({m, n}, plan.warps);
   // Groups beside one another would each hold all of A.
   if (plan.warps[1] == 1) plan.operandA = mmaOperandA({m, k}, {kWarpsOfGroup * plan.warps[0], 1}, row->bits);
-  if (a == GroupOperand::Registers && plan.warps[1] > 1)
+  if ((a == GroupOperand::Registers || plan.isSplit()) && plan.warps[1] > 1)
     return none("the left operand is in registers, and groups of warps would share its rows");
+  // Each thread takes apart one element at least.
+  if (plan.isSplit() && std::min<int64_t>(k, kPanelSpan / 4) * n < warps * 32) return none("fewer elements of the right operand than threads");
   return plan;
 }
 
@@ -191,11 +197,13 @@ void runOnSums(llvm::IRBuilder<> &b, llvm::MutableArrayRef<Value *> sums, llvm::
   for (size_t i = 0; i < sums.size(); ++i) sums[i] = b.CreateExtractValue(call, unsigned(i));
 }
 
-/// turned: an operand in shared memory whose neighbours do not follow one another along K.
-std::string instruction(const WgmmaRow &row, size_t sums, int64_t columns, bool registersA, bool turnedA,
-                        bool turnedB) {
-  std::string text = "{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n" +
-                     std::to_string(columns) + "k" + std::to_string(row.k()) + "." + row.types + " {";
+/// turned: an operand in shared memory whose neighbours do not follow one another along K. fresh: what the sums were before
+/// does not count.
+std::string instruction(const WgmmaRow &row, size_t sums, int64_t columns, bool registersA, bool turnedA, bool turnedB,
+                        bool fresh = false) {
+  std::string text = std::string("{ .reg .pred p; setp.ne.b32 p, ") + (fresh ? "0" : "1") +
+                     ", 0; wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) + "k" + std::to_string(row.k()) + "." +
+                     row.types + " {";
   for (size_t i = 0; i < sums; ++i) text += (i ? ", $" : "$") + std::to_string(i);
   size_t next = 2 * sums;
   auto operand = [&] { return "$" + std::to_string(next++); };
@@ -212,6 +220,10 @@ std::string instruction(const WgmmaRow &row, size_t sums, int64_t columns, bool 
 }
 
 } // namespace
+
+int64_t panelsOf(const DotPlan &plan, int64_t k) {
+  return plan.kind == DotKind::Wgmma && plan.isSplit() ? std::max<int64_t>(k * 4 / kPanelSpan, 1) : 0;
+}
 
 void emitFenceAsync(BlockContext &block) {
   llvm::IRBuilder<> &b = block.b;
@@ -247,11 +259,15 @@ namespace {
 class GroupEmitter {
 public:
   GroupEmitter(BlockContext &block, const DotPlan &plan, const DotOperand &a, const SharedTile &b, const Tile &c)
-      : block_(block), b_(block.b), plan_(plan), row_(*plan.groupRow), sums_(c.values), panelsB_(block, b, 0, row_.bits) {
+      : block_(block), b_(block.b), plan_(plan), row_(*plan.groupRow), tileB_(b), sums_(c.values), panelsB_(block, b, 0, row_.bits) {
     const Sizes shapeB = tensorShape(b.layout);
     k_ = shapeB[0], columns_ = shapeB[1] / plan.warps[1];
     repeats_ = tensorShape(plan.accumulator)[0] / (kRows * plan.warps[0]);
-    if (const SharedTile *shared = std::get_if<SharedTile>(&a)) {
+    const SharedTile *shared = std::get_if<SharedTile>(&a);
+    if (shared && plan.isSplit()) {
+      loaderA_.emplace(block, *shared, plan.operandA, -1);
+      wordsA_.resize(size_t(plan.operandA.inSize(kRegister)));
+    } else if (shared) {
       panelsA_.emplace(block, *shared, 1, row_.bits);
       if (!shared->synchronised) block.shared.beforeRead(block, shared->buffer);
     } else {
@@ -260,6 +276,8 @@ public:
       wordsA_ = toWords(b_, values);
     }
     if (!b.synchronised) block.shared.beforeRead(block, b.buffer);
+    lowA_.resize(wordsA_.size());
+    panels_ = panelsOf(plan, k_), kSteps_ = panels_ ? k_ / row_.k() / panels_ : 0;
   }
 
   Tile run() {
@@ -269,7 +287,8 @@ public:
       for (Value *&sum : sums_) sum = b_.CreateFPExt(sum, b_.getFloatTy());
     findGroup();
     const int64_t part = plan_.partK ? plan_.partK : k_;
-    for (int64_t begin = 0; begin < k_; begin += part) {
+    if (plan_.isSplit()) multiplySplit();
+    for (int64_t begin = 0; begin < k_ && !plan_.isSplit(); begin += part) {
       Registers sums = plan_.partK ? Registers(sums_.size(), llvm::ConstantFP::get(b_.getFloatTy(), 0)) : sums_;
       multiply(sums, begin, std::min(begin + part, k_));
       if (plan_.partK)
@@ -282,6 +301,78 @@ public:
   }
 
 private:
+  /// What the high part leaves of an f32. The instruction cuts its 11 bits of it off, so that on the average half of the
+  /// last one is added, by an instruction where rounding to the nearest takes three: 2/3 of it at the end of a binade, 1/3 at its begin.
+  Value *lowPart(Value *word) {
+    Value *high = b_.CreateBitCast(cutToTf32(b_, word), b_.getFloatTy());
+    Value *low = b_.CreateFSub(b_.CreateBitCast(word, b_.getFloatTy()), high);
+    Value *share = llvm::ConstantFP::get(b_.getFloatTy(), std::ldexp(2.0 / 3, -11));
+    low = b_.CreateIntrinsic(llvm::Intrinsic::fma, {b_.getFloatTy()}, {low, share, low});
+    return b_.CreateBitCast(low, b_.getInt32Ty());
+  }
+  /// The low parts of what one panel of B holds; B's in a buffer, where each element lies as it does in B.
+  void split(int64_t panel) {
+    for (int64_t r = 0; r < repeats_; ++r)
+      for (int64_t step = panel * kSteps_; step < (panel + 1) * kSteps_; ++step)
+        for (size_t i = firstWord(r, step); i < firstWord(r, step) + 4; ++i) lowA_[i] = lowPart(wordA(i));
+    const int64_t rows = tensorShape(tileB_.layout)[0] / panels_, bytes = rows * columns_ * 4,
+                  each = std::min<int64_t>(16, bytes / block_.threads());
+    SharedTile low{block_.shared.allocate(bytes, "low parts of an operand"), panelledLayout({rows, columns_}, 0, row_.bits), tileB_.element};
+    block_.shared.beforeWrite(block_, low.buffer);
+    llvm::Type *words = llvm::FixedVectorType::get(b_.getInt32Ty(), unsigned(each / 4));
+    Value *own = b_.CreateMul(block_.thread, b_.getInt32(uint32_t(each)));
+    auto place = [&](Value *begin, int64_t at) {
+      return b_.CreateConstInBoundsGEP1_32(b_.getInt8Ty(), b_.CreateGEP(b_.getInt8Ty(), begin, own), uint32_t(at));
+    };
+    const int64_t count = bytes / (each * block_.threads());
+    Value *from = block_.shared.address(block_, tileB_.buffer, tileB_.byteOffset), *to = block_.shared.address(block_, low.buffer);
+    // All loads before the stores, behind which they would wait.
+    Registers whole;
+    for (int64_t i = 0; i < count; ++i)
+      whole.push_back(b_.CreateAlignedLoad(words, place(from, panel * bytes + i * each * block_.threads()), llvm::Align(uint64_t(each))));
+    for (auto [i, x] : llvm::enumerate(whole)) {
+      Value *y = llvm::PoisonValue::get(words);
+      for (uint64_t j = 0; j < uint64_t(each / 4); ++j) y = b_.CreateInsertElement(y, lowPart(b_.CreateExtractElement(x, j)), j);
+      b_.CreateAlignedStore(y, place(to, int64_t(i) * each * block_.threads()), llvm::Align(uint64_t(each)));
+    }
+    emitFenceAsync(block_);
+    block_.shared.beforeRead(block_, low.buffer);
+    panelsLowB_.emplace(block_, low, 0, row_.bits);
+    block_.shared.release(low.buffer);
+  }
+  /// Three products of tf32, of which those with a low part are summed apart. While the tensor cores multiply one panel's, threads take the next one apart.
+  void multiplySplit() {
+    const size_t each = sums_.size() / size_t(repeats_), count = sums_.size();
+    const std::string text = instruction(row_, each, columns_, true, false, false),
+                      first = instruction(row_, each, columns_, true, false, false, /*fresh=*/true);
+    Registers all = sums_;
+    all.append(count, llvm::UndefValue::get(b_.getFloatTy()));
+    auto add = [&](size_t sums, llvm::ArrayRef<Value *> a, Value *b, const std::string &how) {
+      llvm::SmallVector<Value *, 5> operands(a);
+      operands.push_back(b);
+      runOnSums(b_, llvm::MutableArrayRef<Value *>(all).slice(sums, each), operands, how);
+    };
+    for (int64_t panel = 0; panel < panels_; ++panel) {
+      split(panel);
+      // Sums that begin alike, as in multiply.
+      if (panel == 0) runOnSums(b_, llvm::MutableArrayRef<Value *>(all).take_front(count), {}, "");
+      b_.CreateIntrinsic(llvm::Intrinsic::nvvm_wgmma_fence_sync_aligned, {});
+      for (int64_t step = panel * kSteps_; step < (panel + 1) * kSteps_; ++step)
+        for (int64_t r = 0; r < repeats_; ++r) {
+          const size_t sums = size_t(r) * each, small = count + sums;
+          auto of = [&](const Registers &words) { return llvm::ArrayRef<Value *>(words).slice(firstWord(r, step), 4); };
+          Value *high = part(panelsB_, columnUnits_, 0, step), *low = part(*panelsLowB_, columnUnits_, 0, step - panel * kSteps_);
+          add(small, of(lowA_), high, step == 0 ? first : text);
+          add(small, of(wordsA_), low, text);
+          add(sums, of(wordsA_), high, text);
+        }
+      b_.CreateIntrinsic(llvm::Intrinsic::nvvm_wgmma_commit_group_sync_aligned, {});
+      block_.emitLater(block_.later.size());
+    }
+    waitProducts(block_, 0, all);
+    sums_.assign(all.begin(), all.begin() + count);
+    addLowProducts(b_, sums_, llvm::ArrayRef<Value *>(all).drop_front(count));
+  }
   /// What elements [begin, end) of K add.
   void multiply(Registers &sums, int64_t begin, int64_t end) {
     const size_t each = sums.size() / size_t(repeats_);
@@ -322,18 +413,25 @@ private:
   /// Of the group's 64 rows number r: a descriptor, or the words of a thread's fragment.
   llvm::SmallVector<Value *, 5> operandA(int64_t r, int64_t step) {
     if (panelsA_) return {part(*panelsA_, rowUnits_, r * kRows * plan_.warps[0], step)};
-    const size_t first = size_t(4 * (step + k_ / row_.k() * r));
-    return llvm::SmallVector<Value *, 5>(wordsA_.begin() + first, wordsA_.begin() + first + 4);
+    return llvm::SmallVector<Value *, 5>(llvm::ArrayRef<Value *>(wordsA_).slice(firstWord(r, step), 4));
+  }
+  /// Of the 4 that a thread has of a step of K in rows number r.
+  size_t firstWord(int64_t r, int64_t step) const { return size_t(4 * (step + k_ / row_.k() * r)); }
+  Value *wordA(size_t i) {
+    if (loaderA_ && !wordsA_[i]) wordsA_[i] = loaderA_->word(int(i));
+    return wordsA_[i];
   }
 
   BlockContext &block_;
   llvm::IRBuilder<> &b_;
   const DotPlan &plan_;
   const WgmmaRow &row_;
-  Registers sums_, wordsA_;
+  SharedTile tileB_;
+  Registers sums_, wordsA_, lowA_; // lowA_: of a split product
+  std::optional<MatrixLoader> loaderA_; // loads wordsA_ of a split product, where they are first wanted
   Panels panelsB_;
-  std::optional<Panels> panelsA_; // none: A is in registers
-  int64_t k_ = 0, columns_ = 0, repeats_ = 0;
+  std::optional<Panels> panelsA_, panelsLowB_; // none: A is in registers; B is not split. panelsLowB_: of the panel at hand
+  int64_t k_ = 0, columns_ = 0, repeats_ = 0, panels_ = 1, kSteps_ = 0; // kSteps_: of K in a panel
   Value *rowUnits_ = nullptr, *columnUnits_ = nullptr;
 };
 

@@ -11,6 +11,14 @@
 // tt.dot: so many elements of K at most) is summed in parts, which threads add in f32:
 //
 //     wgmma.fence; parts of 0 += …; commit; wait; sums += parts; wgmma.fence; …
+//
+// An f32 that is multiplied as the sum of two tf32 (DotPlan::isSplit): the instruction takes a word's first 19 bits, so
+// that an operand stands for its own high part. Threads store the low part of B beside it, in a buffer of the product's
+// own, and hold A and its low part in registers; so with 32 elements of K, a panel, after the other.
+//
+//     low of B → shared memory; fence.proxy.async; bar.sync
+//     wgmma.fence; small += low A * B, A * low B; sums += A * B; commit
+//     … the next panel's …; wait; sums += small
 #pragma once
 #include "backend/nvidia/dot.h"
 

@@ -39,7 +39,7 @@ constexpr Measured kMeasured[] = {{1024, 2304, 768, {14.9, 14.4, 16.4, 16.6, 15.
 
 DotBlock blockOf(const char *arch, const Measured &shape) {
   const Target *target = findBackend("cuda")->find(arch);
-  return dotBlock(tileTarget(target->sheet, target->caps), 1, shape.m, shape.n, shape.k, 2, false);
+  return dotBlock(tileTarget(target->sheet, target->caps), {1, shape.m, shape.n, shape.k, 2}, false);
 }
 
 TEST(Blocks, AreAmongTheFastestMeasured) {

@@ -7,7 +7,6 @@
 #include "base/rules.h"
 #include "ir/loops/build.h"
 #include "ir/loops/dependences.h"
-#include "lower/tiling/cost.h"
 
 namespace neso {
 
@@ -205,6 +204,24 @@ Expr productOf(const std::vector<Expr> &ranges, const std::vector<size_t> &dims)
   return out;
 }
 
+bool maySplit(const plan::Kernel &kernel, const TileTarget &target) {
+  const auto &node = kernel.nodes[0].get<loops::ContractionSpec>();
+  return node.body.ops[static_cast<size_t>(node.lhs)].dtype == DType::F32 && target.f32Products == tile::F32Products::Tf32x3 &&
+         !target.machine.splitBlocks.empty();
+}
+
+DotSizes sizesOf(const DotTiling &c, const plan::Kernel &kernel, const Facts &facts) {
+  const auto &node = kernel.nodes[0].get<loops::ContractionSpec>();
+  return {usualSize(productOf(kernel.xRanges, c.batch), facts), usualSize(c.mSize, facts), usualSize(c.nSize, facts), usualSize(c.kSize, facts),
+          itemSize(node.body.ops[static_cast<size_t>(node.lhs)].dtype), c.split};
+}
+
+void chooseDotBlocks(DotTiling &c, const plan::Kernel &kernel, const Facts &facts, const TileTarget &target) {
+  const DotBlock block = dotBlock(target, sizesOf(c, kernel, facts), hasLongEpilogue(kernel));
+  c.bm = block.m, c.bn = block.n, c.bk = block.k;
+  c.warps = block.warps, c.stages = block.stages;
+}
+
 std::optional<DotTiling> chooseDotTiling(plan::Kernel &kernel, const Facts &facts, const TileTarget &target) {
   auto &node = kernel.nodes[0].get<loops::ContractionSpec>();
   dropWidening(node);
@@ -260,11 +277,8 @@ std::optional<DotTiling> chooseDotTiling(plan::Kernel &kernel, const Facts &fact
   c.mSize = productOf(kernel.xRanges, c.m), c.nSize = productOf(kernel.xRanges, c.n),
   c.kSize = productOf(kernel.rRanges, c.kInner);
   if (target.threadBlocks) {
-    DotBlock block =
-        dotBlock(target, usualSize(productOf(kernel.xRanges, c.batch), facts), usualSize(c.mSize, facts),
-                 usualSize(c.nSize, facts), usualSize(c.kSize, facts), itemSize(a), hasLongEpilogue(kernel));
-    c.bm = block.m, c.bn = block.n, c.bk = block.k;
-    c.warps = block.warps, c.stages = block.stages;
+    c.split = maySplit(kernel, target) && unitStride(node.body, node.rhs, Symbol::inner(inner));
+    chooseDotBlocks(c, kernel, facts, target);
     return c;
   }
   chooseCpuBlocks(c, kernel, facts, target);

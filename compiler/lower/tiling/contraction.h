@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "lower/tiling/target.h"
+#include "lower/tiling/cost.h"
 
 namespace neso {
 
@@ -24,6 +24,8 @@ struct DotTiling {
   int warps = 4, stages = 3;
   /// Programs count blocks of m outermost, not those of n.
   bool rowsFirst = false;
+  /// DotSizes::split.
+  bool split = false;
   /// The last block of k, of a constant number, is used in part: both operands are masked there, and no more is multiplied (tile::kValidKAttr).
   bool partial = false;
   /// Of the only block of m, of a constant size, so many rows count (tile::kValidMAttr); 0: all may.
@@ -46,6 +48,13 @@ extern const Symbol kM, kN, kK, kBlockOfN, kLaneOfN;
 /// How to run the kernel's contraction with dots, or nullopt when it is better off as a plain reduction (no n, types
 /// whose products no target has, rows that are contiguous along k in a product with a vector). May swap the operands of the node.
 std::optional<DotTiling> chooseDotTiling(plan::Kernel &kernel, const Facts &facts, const TileTarget &target);
+
+/// Sizes of the product so run, as blocks are chosen by them.
+DotSizes sizesOf(const DotTiling &c, const plan::Kernel &kernel, const Facts &facts);
+/// Whether blocks are to be had for the kernel's types that want its right operand along k (DotSizes::split).
+bool maySplit(const plan::Kernel &kernel, const TileTarget &target);
+/// The blocks of a target of thread blocks, by the sizes and by `split`.
+void chooseDotBlocks(DotTiling &c, const plan::Kernel &kernel, const Facts &facts, const TileTarget &target);
 
 /// The whole number of a right operand scale * number or scale * number + shift.
 std::optional<loops::ValueIdx> scaledNumberOf(const loops::ContractionSpec &node);

@@ -96,25 +96,26 @@ double dotCost(const TileTarget &target, const DotBlock &d, int64_t tiles, int64
   return static_cast<double>(rounds) * round(fit) + (rest ? round(rest) : 0);
 }
 
-/// The machine's measured blocks for products of 16 bits, the least expensive first; none for products with too little of a dim.
-std::vector<DotBlock> measuredBlocks(const MachineSheet &machine, int64_t batch, int64_t m, int64_t n, int64_t k) {
-  constexpr int64_t kLeast = 64;
-  std::vector<std::pair<double, DotBlock>> byCost;
-  if (std::min({m, n, k}) >= kLeast)
-    for (const ProductBlock &b : machine.blocks)
-      byCost.emplace_back(blockTime(machine, b, batch * ((m + b.m - 1) / b.m) * ((n + b.n - 1) / b.n), k),
-                          DotBlock{b.m, b.n, std::min(b.k, nextPowerOfTwo(k)), b.warps, b.stages});
-  std::stable_sort(byCost.begin(), byCost.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
-  std::vector<DotBlock> out;
-  for (auto &[cost, block] : byCost) out.push_back(block);
+using CostedBlocks = std::vector<std::pair<double, DotBlock>>;
+
+/// Blocks that were measured, with their times in microseconds.
+CostedBlocks measuredBlocks(const MachineSheet &machine, std::span<const ProductBlock> blocks, const DotSizes &s) {
+  CostedBlocks out;
+  for (const ProductBlock &b : blocks)
+    out.emplace_back(blockTime(machine, b, s.batch * ((s.m + b.m - 1) / b.m) * ((s.n + b.n - 1) / b.n), s.k),
+                     DotBlock{b.m, b.n, std::min(b.k, nextPowerOfTwo(s.k)), b.warps, b.stages});
   return out;
+}
+
+void sortByCost(CostedBlocks &blocks) {
+  std::stable_sort(blocks.begin(), blocks.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
 }
 
 } // namespace
 
-std::vector<DotBlock> dotBlocks(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k,
-                                int64_t itemBytes) {
-  std::vector<std::pair<double, DotBlock>> byCost;
+std::vector<DotBlock> dotBlocks(const TileTarget &target, const DotSizes &sizes) {
+  const auto [batch, m, n, k, itemBytes, split] = sizes;
+  CostedBlocks byCost;
   // Of equal ones the first: wide blocks ran faster than high ones.
   for (int64_t bm : itemBytes <= 2 ? std::array<int64_t, 4>{128, 64, 32, 16} : std::array<int64_t, 4>{64, 128, 32, 16})
     for (int64_t bn : {256, 128, 64, 32, 16}) {
@@ -151,17 +152,23 @@ std::vector<DotBlock> dotBlocks(const TileTarget &target, int64_t batch, int64_t
       }
       if (least < std::numeric_limits<double>::max()) byCost.emplace_back(least, best);
     }
-  std::stable_sort(byCost.begin(), byCost.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
+  // Of products of 16 bits with enough of each dim the measured ones come first, whatever the others are estimated to cost; those of f32 are compared.
+  constexpr int64_t kLeast = 64;
+  CostedBlocks measured;
+  if (itemBytes <= 2 && std::min({m, n, k}) >= kLeast) measured = measuredBlocks(target.machine, target.machine.blocks, sizes);
+  if (split)
+    for (auto &[time, block] : measuredBlocks(target.machine, target.machine.splitBlocks, sizes))
+      byCost.emplace_back(time * target.machine.clock, block);
+  sortByCost(byCost), sortByCost(measured);
   std::vector<DotBlock> out;
-  if (itemBytes <= 2) out = measuredBlocks(target.machine, batch, m, n, k);
+  for (auto &[time, block] : measured) out.push_back(block);
   for (auto &[cost, block] : byCost)
     if (std::none_of(out.begin(), out.end(), [&](const DotBlock &b) { return b.m == block.m && b.n == block.n; })) out.push_back(block);
   return out;
 }
 
-DotBlock dotBlock(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes,
-                  bool longEpilogue) {
-  const std::vector<DotBlock> blocks = dotBlocks(target, batch, m, n, k, itemBytes);
+DotBlock dotBlock(const TileTarget &target, const DotSizes &sizes, bool longEpilogue) {
+  const std::vector<DotBlock> blocks = dotBlocks(target, sizes);
   auto it = std::find_if(blocks.begin(), blocks.end(),
                          [&](const DotBlock &b) { return b.m == target.fixedDotM && b.n == target.fixedDotN; });
   // The sums of a large block leave a long epilogue no registers, and nobody multiplies while its only program computes

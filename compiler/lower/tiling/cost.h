@@ -38,12 +38,16 @@ struct DotBlock {
   int64_t m = 64, n = 64, k = 32;
   int warps = 4, stages = 3;
 };
+struct DotSizes {
+  int64_t batch, m, n, k;
+  int64_t itemBytes; // of an operand's element
+  /// Of f32 by three products of tf32, the right operand's neighbours along k: MachineSheet::splitBlocks can multiply it.
+  bool split = false;
+};
 /// All of them, the least expensive first.
-std::vector<DotBlock> dotBlocks(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k,
-                                int64_t itemBytes);
+std::vector<DotBlock> dotBlocks(const TileTarget &target, const DotSizes &sizes);
 /// The one that tuning chose; else the first, among those that leave registers where the epilogue needs them.
-DotBlock dotBlock(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes,
-                  bool longEpilogue);
+DotBlock dotBlock(const TileTarget &target, const DotSizes &sizes, bool longEpilogue);
 
 /// Is a library faster than a kernel of ours at [m, k] x [k, n], `batch` times, when `restBytes` of a sum go through
 /// memory once more for what the kernel would have fused?

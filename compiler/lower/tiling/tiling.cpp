@@ -113,10 +113,12 @@ private:
   }
 
   void order(plan::Kernel &kernel, DotTiling &dot, bool library, const TileTarget &target) {
-    if (target.packWeights)
-      packRightOperand(plan_, kernel, users_, dot, target.updatable);
-    else if (!library) // a library reads the weight as it is
-      orderRightOperand(plan_, kernel, users_, dot);
+    if (target.packWeights) return packRightOperand(plan_, kernel, users_, dot, target.updatable);
+    if (library) return; // it reads the weight as it is
+    const bool split = maySplit(kernel, target), alongK = orderRightOperand(plan_, kernel, users_, dot, split);
+    if (!split || !alongK || dot.split) return;
+    dot.split = true;
+    chooseDotBlocks(dot, kernel, plan_.program.facts, target);
   }
 
   /// By products of tiles, whose weights are in order then; else the kernel is a reduction afterwards.

@@ -29,13 +29,7 @@ void addProducts(std::vector<Way> &ways, const plan::Plan &plan, plan::Kernel ke
   const Facts &facts = plan.program.facts;
   std::optional<DotTiling> c = chooseDotTiling(kernel, facts, target);
   if (!c) return;
-  Expr batch = 1;
-  for (size_t d : c->batch) batch = batch * kernel.xRanges[d];
-  const auto &node = kernel.nodes[0].get<loops::ContractionSpec>();
-  const DType type = node.body.ops[static_cast<size_t>(node.lhs)].dtype;
-  const std::vector<DotBlock> blocks =
-      dotBlocks(target, usualSize(batch, facts), usualSize(c->mSize, facts), usualSize(c->nSize, facts),
-                usualSize(c->kSize, facts), itemSize(type));
+  const std::vector<DotBlock> blocks = dotBlocks(target, sizesOf(*c, kernel, facts));
   // A way by our kernel must not be one by the library.
   TileTarget own = target;
   own.library = TileTarget::Library::Never;

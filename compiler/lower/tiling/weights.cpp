@@ -367,13 +367,12 @@ void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users 
   applied(Rule::PackWeight);
 }
 
-void orderRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, const DotTiling &c) {
+bool orderRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, const DotTiling &c, bool alongK) {
   const auto &node = kernel.nodes[0].get<loops::ContractionSpec>();
-  if (unitStride(node.body, node.rhs, Symbol::inner(c.kInner.back())) ||
-      unitStride(node.body, node.rhs, Symbol::outer(c.n.back())))
-    return;
+  if (unitStride(node.body, node.rhs, Symbol::inner(c.kInner.back()))) return true;
+  if (!alongK && unitStride(node.body, node.rhs, Symbol::outer(c.n.back()))) return false;
   const std::optional<ConstantOperand> operand = ConstantOperand::right(plan, kernel, users, c);
-  if (!operand || !operand->isWord()) return;
+  if (!operand || !operand->isWord()) return false;
   int64_t batches = static_cast<int64_t>(operand->batchAt.size()),
           outer = static_cast<int64_t>(operand->outerAt.size());
   const int64_t column = outer * operand->k;
@@ -383,6 +382,7 @@ void orderRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users
   auto [batch, ko] = outerPosition(kernel, c, operand->load().index);
   operand->load().index = ((batch * operand->n + kN) * outer + ko) * operand->k + kK;
   applied(Rule::OrderWeight);
+  return true;
 }
 
 } // namespace neso

@@ -11,7 +11,8 @@ namespace neso {
 void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, DotTiling &c, bool onlyRepeatable);
 
 /// Puts the right operand's constant into the order [batch, n, outer k, k], in which rows run along k, if it is a
-/// constant that nothing else touches and that lies contiguous neither along k nor along n: weights of convolutions.
-void orderRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, const DotTiling &c);
+/// constant that nothing else touches and that lies contiguous neither along k nor, unless it has to be `alongK`, along n: weights of
+/// convolutions. Gives whether the operand's rows run along k now.
+bool orderRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, const DotTiling &c, bool alongK);
 
 } // namespace neso

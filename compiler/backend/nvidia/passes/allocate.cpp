@@ -98,8 +98,8 @@ private:
   }
   int64_t bytesOf(unsigned operand) { return elementBytes(getElementTypeOrSelf(op_->getOperand(operand).getType())); }
 
-  int allocate(int64_t bytes, const char *what) {
-    uses_.push_back({Kind::Allocate, buffers_, {}, bytes, what});
+  int allocate(int64_t bytes, const char *what, int64_t align = 16) {
+    uses_.push_back({Kind::Allocate, buffers_, {}, bytes, what, align});
     return buffers_++;
   }
   void write(int own) { uses_.push_back({Kind::Write, own, {}}); }
@@ -179,6 +179,13 @@ private:
           uses_.push_back({kind, -1, rings[i]});
     };
     readOperands(Kind::Read);
+    const RankedTensorType b = cast<RankedTensorType>(dot.getB().getType());
+    SmallVector<int, 2> low;
+    for (int64_t panels = panelsOf(plan, b.getDimSize(0)), panel = 0; panel < panels; ++panel) {
+      low.push_back(allocate(4 * b.getNumElements() / panels, "low parts of an operand", kPanelAlign));
+      write(low.back()), read(low.back());
+    }
+    for (int buffer : low) release(buffer);
     // Steps along K read again.
     if (!plan.traits().onTensorCores) readOperands(Kind::Read);
     // The left operand's words are read in turns with those of the right one, so behind what that one waits for.

@@ -910,6 +910,7 @@ private:
     const bool integer = std::string_view(kindD) == "s32";
     const uint64_t bytes = uint64_t(32 / k);
     const unsigned sums = unsigned(columns) / 2;
+    const bool fresh = text.find("setp.ne.b32 p, 0, 0;") != std::string::npos; // what the sums were does not count
     // Elements of 16 bits alone can be turned.
     auto turned = [&](size_t fromEnd) { return bytes == 2 && text[text.rfind("; }") - fromEnd] == '1'; };
     const int first = 128 * number;
@@ -935,7 +936,7 @@ private:
       for (unsigned r = 0; r < sums; ++r) {
         int row = (t - first) / 32 * 16 + t % 32 / 4 + (r & 2 ? 8 : 0),
             column = int(r / 4) * 8 + 2 * (t % 4) + int(r & 1);
-        uint64_t start = get(t, call.getArgOperand(r))[0];
+        uint64_t start = fresh ? 0 : get(t, call.getArgOperand(r))[0];
         double sum = integer ? double(int32_t(start)) : double(std::bit_cast<float>(uint32_t(start)));
         for (int i = 0; i < k; ++i) sum += left[size_t(row * k + i)] * right[size_t(column * k + i)];
         result.push_back(integer ? uint64_t(uint32_t(int32_t(sum))) : std::bit_cast<uint32_t>(float(sum)));

@@ -280,6 +280,31 @@ TEST_F(Wgmma, SameSumsAsTheInterpreter) {
   }
 }
 
+// An f32 as two tf32: what both low parts would add is left out, and of each no more than 2^-22 of the element is lost.
+TEST_F(Wgmma, SplitProducts) {
+  for (Shape s : {Shape{64, 64, 32, 4, false, true}, Shape{128, 64, 32, 8, false, true}, Shape{128, 32, 32, 4, false, true, true},
+                  Shape{64, 64, 16, 4, true, true}, Shape{128, 16, 8, 4, false, true}, Shape{256, 64, 16, 8, false, true}, Shape{64, 32, 64, 4, false, true},
+                  Shape{128, 16, 128, 8, false, true, true}})
+    for (const bool once : {false, true}) {
+      s.a = s.b = "f32", s.precision = "tf32x3", s.once = once;
+      SCOPED_TRACE(matmul(s));
+      const int K = once ? s.k : 5 * s.k;
+      const std::vector<float> wanted = expected(s, K);
+      for (int stages : {2, 4}) {
+        std::vector<float> got(wanted.size());
+        tt::FuncOp function = place(s, stages);
+        Status verified = verifyPlaced(function, chip_);
+        ASSERT_TRUE(bool(verified)) << verified.error().str();
+        verified = verifyShared(function, chip_);
+        ASSERT_TRUE(bool(verified)) << verified.error().str();
+        EXPECT_EQ(simulate(function, s, K, got), "");
+        // Elements are at most 3, 6 where A is doubled.
+        const double most = (s.doubledA ? 18.0 : 9.0) * K * std::ldexp(1.0, -20);
+        for (size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(wanted[i], got[i], most) << i;
+      }
+    }
+}
+
 // Without a loop: copies bring both operands, or the right one alone where the left is computed, and the product is waited for.
 TEST_F(Wgmma, OneStepOfK) {
   for (Shape s : {Shape{64, 64, 64, 4}, Shape{128, 64, 64, 4, false, true}, Shape{128, 256, 64, 8}, Shape{64, 64, 16, 4, true, false},
@@ -442,7 +467,11 @@ TEST_F(Wgmma, ThePackageHoldsBothForms) {
                          Shape{128, 128, 128, 8, false, true, false, "i8", "i8"},
                          Shape{128, 128, 32, 8, false, true, false, "f32", "f32"},
                          Shape{128, 256, 32, 8, false, true, false, "f32", "f32"},
-                         Shape{128, 64, 64, 8, false, true, true, "f32", "f32"}}) {
+                         Shape{128, 64, 64, 8, false, true, true, "f32", "f32"},
+                         Shape{128, 128, 32, 8, false, true, false, "f32", "f32", 0, "tf32x3"},
+                         Shape{128, 64, 64, 8, false, true, false, "f32", "f32", 0, "tf32x3"},
+                         Shape{128, 64, 32, 4, false, true, false, "f32", "f32", 0, "tf32x3"},
+                         Shape{128, 32, 32, 4, false, true, true, "f32", "f32", 0, "tf32x3"}}) {
     SCOPED_TRACE(matmul(s));
     std::vector<TileFunction> functions{{parse(matmul(s)), "matmul", s.warps, 3}};
     CompileOptions options;
@@ -496,8 +525,14 @@ TEST_F(Wgmma, SaysWhyThereIsNone) {
                          "elements of these types that do not follow one another along K"},
                         {Shape{64, 64, 32, 4, true, true, false, "f32", "f32"},
                          "elements of these types that do not follow one another along K"},
-                        {Shape{64, 64, 32, 4, false, true, false, "f32", "f32", 0, "tf32x3"},
-                         "products of f32 that are more exact than tf32"},
+                        {Shape{64, 64, 32, 4, false, true, false, "f32", "f32", 0, "ieee"},
+                         "products of f32 that are more exact than three of tf32"},
+                        {Shape{128, 128, 32, 4, false, true, false, "f32", "f32", 0, "tf32x3"},
+                         "more than 64 sums a thread, which are summed in parts"},
+                        {Shape{64, 128, 32, 8, false, true, false, "f32", "f32", 0, "tf32x3"},
+                         "the left operand is in registers, and groups of warps would share its rows"},
+                        {Shape{64, 8, 8, 4, false, true, false, "f32", "f32", 0, "tf32x3"},
+                         "fewer elements of the right operand than threads"},
                         {Shape{64, 64, 64, 4, false, false, false, "i8", "i8"},
                          "elements of these types that do not follow one another along K"},
                         {Shape{128, 256, 64, 8, false, true, false, "f8E5M2", "f8E4M3FN", 32},
@@ -505,7 +540,7 @@ TEST_F(Wgmma, SaysWhyThereIsNone) {
     std::vector<TileFunction> functions{{parse(matmul(s)), "matmul", s.warps, 3}};
     Result<CompiledModule> code = compileForNvidia(functions, chip_, {});
     ASSERT_TRUE(bool(code)) << code.error().str();
-    EXPECT_EQ(code->usage[0].products, std::string("mma.sync (no wgmma: ") + why + ")");
+    EXPECT_EQ(code->usage[0].products, std::string(s.precision == "ieee" ? "fma" : "mma.sync") + " (no wgmma: " + why + ")");
     EXPECT_EQ(code->code.front().target, "sm_90");
   }
 }
