@@ -156,7 +156,8 @@ std::vector<DotBlock> dotBlocks(const TileTarget &target, const DotSizes &sizes)
   constexpr int64_t kLeast = 64;
   CostedBlocks measured;
   if (itemBytes <= 2 && std::min({m, n, k}) >= kLeast) measured = measuredBlocks(target.machine, target.machine.blocks, sizes);
-  if (split)
+  constexpr int64_t kRowsOfOthers = 32; // of blocks for fewer rows than a group of warps has
+  if (split && m > kRowsOfOthers)
     for (auto &[time, block] : measuredBlocks(target.machine, target.machine.splitBlocks, sizes))
       byCost.emplace_back(time * target.machine.clock, block);
   sortByCost(byCost), sortByCost(measured);
