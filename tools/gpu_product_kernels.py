@@ -5,7 +5,7 @@ import triton.language as tl
 
 @triton.jit
 def product(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, TURN_A: tl.constexpr, TURN_B: tl.constexpr,
-            DOUBLE: tl.constexpr, SUM: tl.constexpr):
+            DOUBLE: tl.constexpr, SUM: tl.constexpr, PRECISION: tl.constexpr):
     """C [M, N] = A B. A lies as [M, K], or with TURN_A as [K, M]; B as [K, N] or [N, K]. DOUBLE: A is computed, twice what was loaded."""
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = tl.program_id(1) * BN + tl.arange(0, BN)
@@ -25,7 +25,7 @@ def product(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK
         b = tl.load(b_at, mask=(k[:, None] < left) & (n[None, :] < N), other=0.0)
         if DOUBLE:
             a = a + a
-        sum = tl.dot(a, b, sum, out_dtype=SUM)
+        sum = tl.dot(a, b, sum, input_precision=PRECISION, out_dtype=SUM)
         a_at += BK * M if TURN_A else BK
         b_at += BK if TURN_B else BK * N
     tl.store(c_ptr + m[:, None] * N + n[None, :], sum, mask=(m[:, None] < M) & (n[None, :] < N))

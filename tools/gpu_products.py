@@ -20,14 +20,18 @@ import gpu_packing  # noqa: E402
 # Rows, columns and K of a block, warps, stages.
 BLOCKS = [(128, 256, 64, 8, 3), (128, 128, 64, 8, 3), (128, 128, 32, 4, 3), (64, 64, 32, 4, 3), (64, 256, 64, 4, 4), (256, 128, 64, 8, 3), (64, 16, 64, 4, 3),
           (64, 128, 64, 8, 3), (128, 64, 128, 4, 2), (128, 256, 32, 8, 4), (32, 64, 64, 4, 3), (64, 64, 64, 2, 3)]
+# Those in which models multiply f32 by three products of tf32 (kSplitBlocks).
+SPLIT_BLOCKS = [(64, 16, 64, 4, 2), (64, 32, 64, 4, 3), (64, 64, 64, 4, 2), (128, 16, 64, 4, 2), (128, 32, 64, 8, 2), (128, 64, 64, 8, 3)]
 # Sizes that 16 divides, and others.
 EVEN = [(16, 16, 16), (48, 80, 112), (256, 512, 64), (272, 528, 1040), (512, 512, 2048), (128, 256, 0)]
 ODD = [(1, 1, 1), (33, 65, 17), (127, 129, 130), (200, 300, 35), (513, 257, 514)]
 # Of Triton's signature: A, B, sums. Small integers are exact in all of them, also where sums keep 14 bits.
-TYPES = {"bf16": ("bf16", "bf16", "fp32"), "fp16": ("fp16", "fp16", "fp32"), "i8": ("i8", "i8", "i32"), "tf32": ("fp32", "fp32", "fp32"),
+TYPES = {"bf16": ("bf16", "bf16", "fp32"), "fp16": ("fp16", "fp16", "fp32"), "i8": ("i8", "i8", "i32"), "tf32": ("fp32", "fp32", "fp32"), "tf32x3": ("fp32", "fp32", "fp32"),
          "e4m3": ("fp8e4nv", "fp8e4nv", "fp32"), "e4m3_e5m2": ("fp8e4nv", "fp8e5", "fp32"), "e5m2_e4m3": ("fp8e5", "fp8e4nv", "fp32"),
          "e5m2": ("fp8e5", "fp8e5", "fp32")}
 IN_TURNS = ["bf16", "fp16", "i8"]
+# Of tf32x3 one operand after the other is multiplied by this: three bits more than a tf32 has, and with what the other one holds still exact.
+WIDE = 4097
 # Those that tensor cores read out of shared memory only where both operands have K side by side.
 ALONG_K = [kind for kind in TYPES if kind not in ("bf16", "fp16")]
 
@@ -35,6 +39,9 @@ ALONG_K = [kind for kind in TYPES if kind not in ("bf16", "fp16")]
 def cases():
     """name → (block, type, operand A turned, B turned, A doubled, sizes that 16 divides)."""
     out = {}
+    for block in SPLIT_BLOCKS:
+        for turn_a, even in ((False, True), (False, False), (True, True)):
+            out[f"{'x'.join(map(str, block))}_tf32x3_{'KM'[turn_a]}K{'' if even else '_odd'}"] = (block, "tf32x3", turn_a, True, False, even)
     for i, block in enumerate(BLOCKS):
         for turn in range(4):
             for kind in TYPES:
@@ -44,7 +51,7 @@ def cases():
                 if not in_turn and not along_k and not (kind in ALONG_K and i == 0):
                     continue
                 # Triton does not add 8-bit floats.
-                adds = kind in IN_TURNS or kind == "tf32"
+                adds = kind in IN_TURNS or kind.startswith("tf32")
                 for double in ([False, True] if adds and turn % 2 == i % 2 else [False]):
                     for even in ([True, False] if i < 3 else [True]):
                         name = f"{'x'.join(map(str, block))}_{kind}_{'MK'[turn & 1 == 0]}{'NK'[turn >> 1]}{'_double' * double}{'' if even else '_odd'}"
@@ -59,8 +66,9 @@ def pack(options):
         name, ((bm, bn, bk, warps, stages), kind, turn_a, turn_b, double, even) = item
         a, b, sums = TYPES[kind]
         signature = f"a_ptr:*{a},b_ptr:*{b},c_ptr:*{sums},M:i32,N:i32,K:i32," + ",".join(
-            f"{c}:constexpr" for c in ("BM", "BN", "BK", "TURN_A", "TURN_B", "DOUBLE", "SUM"))
-        values = {"BM": bm, "BN": bn, "BK": bk, "TURN_A": turn_a, "TURN_B": turn_b, "DOUBLE": double, "SUM": {"fp32": "tl.float32", "i32": "tl.int32"}[sums]}
+            f"{c}:constexpr" for c in ("BM", "BN", "BK", "TURN_A", "TURN_B", "DOUBLE", "SUM", "PRECISION"))
+        values = {"BM": bm, "BN": bn, "BK": bk, "TURN_A": turn_a, "TURN_B": turn_b, "DOUBLE": double, "SUM": {"fp32": "tl.float32", "i32": "tl.int32"}[sums],
+                  "PRECISION": repr("tf32x3" if kind == "tf32x3" else "tf32")}
         flags = ["--signature", signature, "--num-warps", warps, "--num-stages", stages]
         for key, value in values.items():
             flags += ["--constexpr", f"{key}={value}"]
@@ -86,13 +94,14 @@ def run_case(torch, neso, library, stream, file, case):
     for m, n, k in EVEN + ([] if even else ODD):
         generator = torch.Generator(device="cuda").manual_seed(m * n + k)
         a, b = (torch.randint(-3, 4, shape, device="cuda", generator=generator).to(dtypes[type]) for shape, type in (((m, k), TYPES[kind][0]), ((k, n), TYPES[kind][1])))
-        want = (a.double() * (2 if double else 1)) @ b.double()
-        stored_a, stored_b = a.t().contiguous() if turn_a else a, b.t().contiguous() if turn_b else b
         room = torch.full((m * n + 512,), 77 if kind == "i8" else float("nan"), device="cuda", dtype=torch.int32 if kind == "i8" else torch.float32)
         out = room[256:256 + m * n]
         A = neso.Argument
-        given = [A(ptr=stored_a.data_ptr()), A(ptr=stored_b.data_ptr()), A(ptr=out.data_ptr()), A(i64=m), A(i64=n), A(i64=k)]
         for turn in range(3):
+            left, right = (a * WIDE, b) if kind == "tf32x3" and turn == 1 else (a, b * WIDE) if kind == "tf32x3" and turn == 2 else (a, b)
+            want = (left.double() * (2 if double else 1)) @ right.double()
+            stored_a, stored_b = left.t().contiguous() if turn_a else left, right.t().contiguous() if turn_b else right
+            given = [A(ptr=stored_a.data_ptr()), A(ptr=stored_b.data_ptr()), A(ptr=out.data_ptr()), A(i64=m), A(i64=n), A(i64=k)]
             out.fill_(77)
             program.launch("product", (-(-m // bm), -(-n // bn), 1), given)
             torch.cuda.synchronize()

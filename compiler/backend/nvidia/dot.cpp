@@ -133,6 +133,10 @@ private:
 };
 
 class MmaEmitter {
+  /// Of a thread, of which there may be three sets. The tensor cores cut off what an f32 does not hold, so that a long K costs digits: so many sums are
+  /// made of what one product after the other gives, rounded.
+  static constexpr size_t kFewSums = 32;
+
 public:
   /// ahead: operands are loaded a step ahead.
   MmaEmitter(BlockContext &block, const DotPlan &plan, const DotOperand &a, const DotOperand &b, const Tile &c,
@@ -148,8 +152,8 @@ public:
     int batch = int(plan_.accumulator.outs().size()) == 3 ? batchRegisters() : 1;
     int tilesM = wordsA_ / 4 / stepsK_ / batch, tilesN = wordsB_ / 2 / stepsK_ / batch;
     widen();
-    if (plan_.isSplit())
-      small_.assign(sums_.size(), llvm::ConstantFP::get(b_.getFloatTy(), 0));
+    if (plan_.isSplit()) small_.assign(sums_.size(), llvm::ConstantFP::get(b_.getFloatTy(), 0));
+    if (plan_.isSplit() && sums_.size() <= kFewSums) large_ = small_;
     const size_t chunks = size_t(batch) * size_t(stepsK_) * parts().size() * size_t(tilesM);
     const size_t copies = (block_.later.size() + chunks - 1) / chunks;
     for (int z = 0; z < batch; ++z) {
@@ -160,7 +164,7 @@ public:
         for (const auto &[partA, partB] : parts())
           for (int m = 0; m < tilesM; ++m) {
             for (int n = 0; n < tilesN; ++n)
-              add(partA == Part::Low || partB == Part::Low ? small_ : sums_,
+              add(partA == Part::Low || partB == Part::Low ? small_ : large_.empty() ? sums_ : large_,
                   wordsOf(operandA_, firstA(z, k, m, tilesM), 4, partA),
                   wordsOf(operandB_, firstB(z, k, n, tilesN), 2, partB), 4 * (n + tilesN * (m + tilesM * z)));
             block_.emitLater(copies);
@@ -168,7 +172,7 @@ public:
       }
     }
     block_.emitLater(block_.later.size());
-    addSmall();
+    addSplitProducts(b_, sums_, large_, small_);
     narrow();
     return {plan_.accumulator, sums_};
   }
@@ -237,9 +241,6 @@ private:
         b_.CreateFSub(b_.CreateBitCast(word, b_.getFloatTy()), b_.CreateBitCast(rounded, b_.getFloatTy()));
     return result = cutToTf32(b_, b_.CreateBitCast(rest, b_.getInt32Ty()));
   }
-  void addSmall() {
-    if (!small_.empty()) addLowProducts(b_, sums_, small_);
-  }
   void add(Registers &sums, const Words &a, const Words &b, int firstSum) {
     Words arguments;
     llvm::Type *type = packedType(b_, plan_.row->a);
@@ -264,7 +265,7 @@ private:
   llvm::IRBuilder<> &b_;
   const DotPlan &plan_;
   bool ahead_;
-  Registers sums_, small_; // small_: of three products of tf32, the two with a low part
+  Registers sums_, small_, large_; // small_: of three products of tf32, the two with a low part; large_: the other one, if it is summed apart
   int perWord_, wordsA_, wordsB_, stepsK_;
   Operand operandA_, operandB_;
   llvm::Type *type_ = nullptr;                              // of the accumulator outside
@@ -282,9 +283,10 @@ llvm::Value *cutToTf32(llvm::IRBuilder<> &b, llvm::Value *word) {
   return b.CreateAnd(word, ~kBelowTf32);
 }
 
-void addLowProducts(llvm::IRBuilder<> &b, Registers &sums, llvm::ArrayRef<llvm::Value *> low) {
-  for (size_t i = 0; i < sums.size(); ++i)
-    sums[i] = b.CreateSelect(b.CreateFCmpUNO(low[i], low[i]), sums[i], b.CreateFAdd(sums[i], low[i]));
+void addSplitProducts(llvm::IRBuilder<> &b, Registers &sums, llvm::ArrayRef<llvm::Value *> large, llvm::ArrayRef<llvm::Value *> small) {
+  for (size_t i = 0; i < large.size(); ++i) sums[i] = b.CreateFAdd(sums[i], large[i]);
+  for (size_t i = 0; i < small.size(); ++i)
+    sums[i] = b.CreateSelect(b.CreateFCmpUNO(small[i], small[i]), sums[i], b.CreateFAdd(sums[i], small[i]));
 }
 
 std::optional<DotFormat> formatOf(mlir::Type type, DotPrecision precision) {

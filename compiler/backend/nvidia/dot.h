@@ -66,7 +66,7 @@ struct DotPlan {
   }
   /// Whether the sums that its instructions leave are its own: they may be under way when the next turn adds to them.
   bool leavesSums() const { return traits().besideThreads && types.d.getIntOrFloatBitWidth() == 32 && partK == 0 && !isSplit(); }
-  /// An f32 is multiplied as the sum of two tf32, by three products; those with a low part have sums of their own.
+  /// An f32 is multiplied as the sum of two tf32, by three products, which have sums of their own.
   bool isSplit() const { return types.a.isF32() && precision == DotPrecision::Tf32x3; }
   /// a and b may differ from what was asked for (f8 on a chip without it: f16): then the caller converts the operands'
   /// elements first.
@@ -134,9 +134,9 @@ Tile emitDot(BlockContext &block, const DotPlan &plan, const DotOperand &a, cons
 /// The nearest tf32 to an f32, and its first 19 bits; in the bits of an f32.
 llvm::Value *roundTf32(llvm::IRBuilder<> &b, llvm::Value *word);
 llvm::Value *cutToTf32(llvm::IRBuilder<> &b, llvm::Value *word);
-/// Adds the products with a low part (DotPlan::isSplit), which were summed apart: where an operand is infinite they are no
-/// number, and the products of high parts say it all.
-void addLowProducts(llvm::IRBuilder<> &b, Registers &sums, llvm::ArrayRef<llvm::Value *> low);
+/// Adds what was summed apart of a split product, if it was: products of high parts, and those with a low part, which are no number where an operand is
+/// infinite: those of high parts say it all then.
+void addSplitProducts(llvm::IRBuilder<> &b, Registers &sums, llvm::ArrayRef<llvm::Value *> large, llvm::ArrayRef<llvm::Value *> small);
 
 /// Whether a product leaves registers enough for loading its operands a step ahead, and for copies among its
 /// instructions.

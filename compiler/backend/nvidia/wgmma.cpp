@@ -98,9 +98,11 @@ std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps
   if (row->imprecise && plan.types.d.isF32() && most <= k)
     plan.partK = std::clamp<int64_t>((most + row->k() - 1) / row->k() * row->k(), row->k(), k);
   // Parts of sums are registers of their own.
-  const bool inParts = plan.partK || plan.isSplit();
-  if (columns > 256 || m * n * (inParts ? 2 : 1) > kMostSums * warps * 32)
-    return none(inParts ? "more than 64 sums a thread, which are summed in parts" : "more than 128 sums a thread");
+  const int64_t sets = plan.isSplit() ? 3 : plan.partK ? 2 : 1;
+  if (columns > 256 || m * n * sets > kMostSums * warps * 32)
+    return none(plan.isSplit() ? "more than 32 sums a thread, of which there are three sets"
+                : plan.partK   ? "more than 64 sums a thread, which are summed in parts"
+                               : "more than 128 sums a thread");
   // Where N is side by side a row of it is a panel's at least, and a group begins with a panel.
   const int64_t panel = 1024 / row->bits;
   if (b == GroupOperand::AcrossK && (n * row->bits < 256 || (plan.warps[1] > 1 && columns < panel)))
@@ -340,38 +342,35 @@ private:
     panelsLowB_.emplace(block_, low, 0, row_.bits);
     block_.shared.release(low.buffer);
   }
-  /// Three products of tf32, of which those with a low part are summed apart. While the tensor cores multiply one panel's, threads take the next one apart.
+  /// Three products of tf32: those of high parts have sums of their own, and those with a low part, which threads add to the others, rounded. The tensor cores
+  /// cut off what an f32 does not hold, so that a long K would cost digits. While they multiply one panel's, threads take the next one apart.
   void multiplySplit() {
     const size_t each = sums_.size() / size_t(repeats_), count = sums_.size();
     const std::string text = instruction(row_, each, columns_, true, false, false),
                       first = instruction(row_, each, columns_, true, false, false, /*fresh=*/true);
-    Registers all = sums_;
-    all.append(count, llvm::UndefValue::get(b_.getFloatTy()));
+    Registers parts(2 * count, llvm::UndefValue::get(b_.getFloatTy()));
     auto add = [&](size_t sums, llvm::ArrayRef<Value *> a, Value *b, const std::string &how) {
       llvm::SmallVector<Value *, 5> operands(a);
       operands.push_back(b);
-      runOnSums(b_, llvm::MutableArrayRef<Value *>(all).slice(sums, each), operands, how);
+      runOnSums(b_, llvm::MutableArrayRef<Value *>(parts).slice(sums, each), operands, how);
     };
     for (int64_t panel = 0; panel < panels_; ++panel) {
       split(panel);
-      // Sums that begin alike, as in multiply.
-      if (panel == 0) runOnSums(b_, llvm::MutableArrayRef<Value *>(all).take_front(count), {}, "");
       b_.CreateIntrinsic(llvm::Intrinsic::nvvm_wgmma_fence_sync_aligned, {});
       for (int64_t step = panel * kSteps_; step < (panel + 1) * kSteps_; ++step)
         for (int64_t r = 0; r < repeats_; ++r) {
-          const size_t sums = size_t(r) * each, small = count + sums;
+          const size_t large = size_t(r) * each, small = count + large;
           auto of = [&](const Registers &words) { return llvm::ArrayRef<Value *>(words).slice(firstWord(r, step), 4); };
           Value *high = part(panelsB_, columnUnits_, 0, step), *low = part(*panelsLowB_, columnUnits_, 0, step - panel * kSteps_);
           add(small, of(lowA_), high, step == 0 ? first : text);
           add(small, of(wordsA_), low, text);
-          add(sums, of(wordsA_), high, text);
+          add(large, of(wordsA_), high, step == 0 ? first : text);
         }
       b_.CreateIntrinsic(llvm::Intrinsic::nvvm_wgmma_commit_group_sync_aligned, {});
       block_.emitLater(block_.later.size());
     }
-    waitProducts(block_, 0, all);
-    sums_.assign(all.begin(), all.begin() + count);
-    addLowProducts(b_, sums_, llvm::ArrayRef<Value *>(all).drop_front(count));
+    waitProducts(block_, 0, parts);
+    addSplitProducts(b_, sums_, llvm::ArrayRef<Value *>(parts).take_front(count), llvm::ArrayRef<Value *>(parts).drop_front(count));
   }
   /// What elements [begin, end) of K add.
   void multiply(Registers &sums, int64_t begin, int64_t end) {

@@ -17,8 +17,8 @@
 // own, and hold A and its low part in registers; so with 32 elements of K, a panel, after the other.
 //
 //     low of B → shared memory; fence.proxy.async; bar.sync
-//     wgmma.fence; small += low A * B, A * low B; sums += A * B; commit
-//     … the next panel's …; wait; sums += small
+//     wgmma.fence; small += low A * B, A * low B; large += A * B; commit
+//     … the next panel's …; wait; sums += large; sums += small
 #pragma once
 #include "backend/nvidia/dot.h"
 

@@ -141,11 +141,13 @@ std::vector<DotBlock> dotBlocks(const TileTarget &target, const DotSizes &sizes)
                             best);
         continue;
       }
+      // A thread keeps three sets of the sums of three products (backend/nvidia/dot.h), or they lose digits to a long k.
+      const int64_t mostOfWarp = target.f32Products == tile::F32Products::Tf32x3 ? 32 * 32 : 64 * 64;
       for (int warps : {8, 4, 2, 1}) {
         DotBlock tried;
         tried.m = bm, tried.n = bn, tried.warps = warps;
         tried.k = std::clamp<int64_t>(nextPowerOfTwo(k), 16, 32);
-        if (bm * bn < warps * 16 * 8 || bm * bn > warps * 64 * 64) continue;
+        if (bm * bn < warps * 16 * 8 || bm * bn > warps * mostOfWarp) continue;
         int64_t tiles = batch * ((m + bm - 1) / bm) * ((n + bn - 1) / bn);
         double cost = dotCost(target, tried, tiles, (k + tried.k - 1) / tried.k, itemBytes);
         if (cost < least) least = cost, best = tried;
