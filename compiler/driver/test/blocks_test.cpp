@@ -78,5 +78,22 @@ TEST(Blocks, OfFewRowsAreThoseOfOtherChips) {
   }
 }
 
+// Products of f32 by three of tf32: a thread has three sets of sums; groups of warps multiply where the right operand lies along k and their rows are
+// half full.
+TEST(Blocks, OfF32) {
+  const Target *target = findBackend("cuda")->find("sm_90a");
+  TileTarget tiles = tileTarget(target->sheet, target->caps);
+  tiles.f32Products = tile::F32Products::Tf32x3;
+  for (const bool split : {false, true})
+    for (const DotSizes &s : {DotSizes{1, 4096, 4096, 4096, 4}, DotSizes{1, 25088, 32, 1152, 4}, DotSizes{1, 197, 768, 3072, 4}, DotSizes{1, 16, 1000, 512, 4}})
+      for (const DotBlock &b : dotBlocks(tiles, {s.batch, s.m, s.n, s.k, s.itemBytes, split})) {
+        EXPECT_LE(b.m * b.n, b.warps * 32 * 32);
+        if (b.k == 64) EXPECT_TRUE(split && s.m > 32 && b.warps >= 4 && b.m >= 64) << b.m << " x " << b.n;
+      }
+  EXPECT_EQ(dotBlock(tiles, {1, 4096, 4096, 4096, 4, true}, false).k, 64);
+  EXPECT_EQ(dotBlock(tiles, {1, 4096, 4096, 4096, 4, false}, false).k, 32);
+  EXPECT_EQ(dotBlock(tiles, {1, 16, 4096, 4096, 4, true}, false).k, 32);
+}
+
 } // namespace
 } // namespace neso
