@@ -52,6 +52,7 @@ struct MachineSheet {
 
   ProductRates ieee, tf32x3, tf32; // by how products of f32 are computed
   double clock = 1;                // cycles a microsecond, when these were measured
+  int64_t splitSums = 0;           // of a thread, of products by three of tf32: with more they lose digits to a long k
 
   // Products that are cut along k. By bytes of an element: up to two, and more.
   struct {

@@ -133,10 +133,6 @@ private:
 };
 
 class MmaEmitter {
-  /// Of a thread, of which there may be three sets. The tensor cores cut off what an f32 does not hold, so that a long K costs digits: so many sums are
-  /// made of what one product after the other gives, rounded.
-  static constexpr size_t kFewSums = 32;
-
 public:
   /// ahead: operands are loaded a step ahead.
   MmaEmitter(BlockContext &block, const DotPlan &plan, const DotOperand &a, const DotOperand &b, const Tile &c,
@@ -153,7 +149,7 @@ public:
     int tilesM = wordsA_ / 4 / stepsK_ / batch, tilesN = wordsB_ / 2 / stepsK_ / batch;
     widen();
     if (plan_.isSplit()) small_.assign(sums_.size(), llvm::ConstantFP::get(b_.getFloatTy(), 0));
-    if (plan_.isSplit() && sums_.size() <= kFewSums) large_ = small_;
+    if (plan_.isSplit() && sums_.size() <= size_t(kMostSplitSums)) large_ = small_;
     const size_t chunks = size_t(batch) * size_t(stepsK_) * parts().size() * size_t(tilesM);
     const size_t copies = (block_.later.size() + chunks - 1) / chunks;
     for (int z = 0; z < batch; ++z) {

@@ -44,6 +44,10 @@ struct DotTypes {
   mlir::Type d;    // of accumulator and result
 };
 
+/// Of a thread, of a split product (DotPlan::isSplit): it has three sets of so many. The tensor cores cut off what an f32 does not hold, so that sums that
+/// they keep over a long K lose digits; those of one product of tiles are added to the others, rounded.
+inline constexpr int64_t kMostSplitSums = 32;
+
 /// Of operands, as instructions of tensor cores name them.
 enum class DotFormat : uint8_t { BF16, F16, TF32, F64, S8, E4M3, E5M2 };
 /// Nothing: no instruction takes them.

@@ -94,12 +94,12 @@ std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps
   plan.warps = {along, groups / along};
   const int64_t columns = n / plan.warps[1];
   if (columns < 8) return none("fewer than 8 columns a group of four warps");
-  const int64_t most = int64_t(dot.getMaxNumImpreciseAcc());
-  if (row->imprecise && plan.types.d.isF32() && most <= k)
-    plan.partK = std::clamp<int64_t>((most + row->k() - 1) / row->k() * row->k(), row->k(), k);
+  const int64_t imprecise = int64_t(dot.getMaxNumImpreciseAcc());
+  if (row->imprecise && plan.types.d.isF32() && imprecise <= k)
+    plan.partK = std::clamp<int64_t>((imprecise + row->k() - 1) / row->k() * row->k(), row->k(), k);
   // Parts of sums are registers of their own.
-  const int64_t sets = plan.isSplit() ? 3 : plan.partK ? 2 : 1;
-  if (columns > 256 || m * n * sets > kMostSums * warps * 32)
+  const int64_t most = plan.isSplit() ? kMostSplitSums : plan.partK ? kMostSums / 2 : kMostSums;
+  if (columns > 256 || m * n > most * warps * 32)
     return none(plan.isSplit() ? "more than 32 sums a thread, of which there are three sets"
                 : plan.partK   ? "more than 64 sums a thread, which are summed in parts"
                                : "more than 128 sums a thread");
@@ -288,15 +288,7 @@ public:
     if (narrow)
       for (Value *&sum : sums_) sum = b_.CreateFPExt(sum, b_.getFloatTy());
     findGroup();
-    const int64_t part = plan_.partK ? plan_.partK : k_;
-    if (plan_.isSplit()) multiplySplit();
-    for (int64_t begin = 0; begin < k_ && !plan_.isSplit(); begin += part) {
-      Registers sums = plan_.partK ? Registers(sums_.size(), llvm::ConstantFP::get(b_.getFloatTy(), 0)) : sums_;
-      multiply(sums, begin, std::min(begin + part, k_));
-      if (plan_.partK)
-        for (size_t i = 0; i < sums.size(); ++i) sums[i] = b_.CreateFAdd(sums_[i], sums[i]);
-      sums_ = sums;
-    }
+    plan_.isSplit() ? multiplySplit() : plan_.partK ? multiplyInParts() : multiply(sums_, 0, k_);
     if (narrow)
       for (Value *&sum : sums_) sum = b_.CreateFPTrunc(sum, type);
     return {plan_.accumulator, sums_};
@@ -371,6 +363,14 @@ private:
     }
     waitProducts(block_, 0, parts);
     addSplitProducts(b_, sums_, llvm::ArrayRef<Value *>(parts).take_front(count), llvm::ArrayRef<Value *>(parts).drop_front(count));
+  }
+  /// Sums of plan.partK elements of K each, which threads add up.
+  void multiplyInParts() {
+    for (int64_t begin = 0; begin < k_; begin += plan_.partK) {
+      Registers part(sums_.size(), llvm::ConstantFP::get(b_.getFloatTy(), 0));
+      multiply(part, begin, std::min(begin + plan_.partK, k_));
+      for (size_t i = 0; i < part.size(); ++i) sums_[i] = b_.CreateFAdd(sums_[i], part[i]);
+    }
   }
   /// What elements [begin, end) of K add.
   void multiply(Registers &sums, int64_t begin, int64_t end) {

@@ -87,12 +87,15 @@ TEST(Blocks, OfF32) {
   for (const bool split : {false, true})
     for (const DotSizes &s : {DotSizes{1, 4096, 4096, 4096, 4}, DotSizes{1, 25088, 32, 1152, 4}, DotSizes{1, 197, 768, 3072, 4}, DotSizes{1, 16, 1000, 512, 4}})
       for (const DotBlock &b : dotBlocks(tiles, {s.batch, s.m, s.n, s.k, s.itemBytes, split})) {
-        EXPECT_LE(b.m * b.n, b.warps * 32 * 32);
+        EXPECT_LE(b.m * b.n, b.warps * 32 * target->sheet.splitSums);
         if (b.k == 64) EXPECT_TRUE(split && s.m > 32 && b.warps >= 4 && b.m >= 64) << b.m << " x " << b.n;
       }
   EXPECT_EQ(dotBlock(tiles, {1, 4096, 4096, 4096, 4, true}, false).k, 64);
   EXPECT_EQ(dotBlock(tiles, {1, 4096, 4096, 4096, 4, false}, false).k, 32);
   EXPECT_EQ(dotBlock(tiles, {1, 16, 4096, 4096, 4, true}, false).k, 32);
+  // Of f64 a thread has one set.
+  const DotBlock wide = dotBlock(tiles, {1, 4096, 4096, 4096, 8}, false);
+  EXPECT_GT(wide.m * wide.n, wide.warps * 32 * target->sheet.splitSums);
 }
 
 } // namespace

@@ -141,8 +141,8 @@ std::vector<DotBlock> dotBlocks(const TileTarget &target, const DotSizes &sizes)
                             best);
         continue;
       }
-      // A thread keeps three sets of the sums of three products (backend/nvidia/dot.h), or they lose digits to a long k.
-      const int64_t mostOfWarp = target.f32Products == tile::F32Products::Tf32x3 ? 32 * 32 : 64 * 64;
+      const bool isSplit = itemBytes == itemSize(DType::F32) && target.f32Products == tile::F32Products::Tf32x3;
+      const int64_t mostOfWarp = isSplit ? 32 * target.machine.splitSums : 64 * 64;
       for (int warps : {8, 4, 2, 1}) {
         DotBlock tried;
         tried.m = bm, tried.n = bn, tried.warps = warps;

@@ -221,6 +221,13 @@ protected:
     return function;
   }
 
+  void verify(tt::FuncOp function) {
+    Status verified = verifyPlaced(function, chip_);
+    ASSERT_TRUE(bool(verified)) << verified.error().str();
+    verified = verifyShared(function, chip_);
+    ASSERT_TRUE(bool(verified)) << verified.error().str();
+  }
+
   /// What a block computes; how it failed. less: is given the code before it runs.
   std::string simulate(tt::FuncOp function, const Shape &s, int K, std::vector<float> &got,
                        llvm::function_ref<void(llvm::Function &)> less = [](llvm::Function &) {}) {
@@ -290,17 +297,15 @@ TEST_F(Wgmma, SameSumsAsTheInterpreter) {
                    std::to_string(s.warps) + " warps, stages " + std::to_string(stages) + ", " + s.a + ", " + s.b);
       std::vector<float> got(wanted.size());
       tt::FuncOp function = place(s, stages);
-      Status verified = verifyPlaced(function, chip_);
-      ASSERT_TRUE(bool(verified)) << verified.error().str();
-      verified = verifyShared(function, chip_);
-      ASSERT_TRUE(bool(verified)) << verified.error().str();
+      verify(function);
       EXPECT_EQ(simulate(function, s, K, got), "");
       EXPECT_EQ(wanted, got);
     }
   }
 }
 
-// An f32 as two tf32: what both low parts would add is left out, and of each no more than 2^-22 of the element is lost.
+// An f32 as two tf32. What both low parts would add is left out: 2^-20 of a product at most, for a low part is less than 2^-10 of its element. What is cut
+// off low parts is 2^-22 or less, of either sign. A product of tf32 alone would be off by up to 2^-9.
 TEST_F(Wgmma, SplitProducts) {
   for (Shape s : {Shape{64, 64, 32, 4, false, true}, Shape{128, 64, 32, 8, false, true}, Shape{128, 32, 32, 4, false, true, true},
                   Shape{64, 64, 16, 4, true, true}, Shape{128, 16, 8, 4, false, true}, Shape{256, 32, 16, 8, false, true}, Shape{64, 32, 64, 4, false, true},
@@ -314,10 +319,7 @@ TEST_F(Wgmma, SplitProducts) {
       for (int stages : {2, 4}) {
         std::vector<float> got(wanted.size());
         tt::FuncOp function = place(s, stages);
-        Status verified = verifyPlaced(function, chip_);
-        ASSERT_TRUE(bool(verified)) << verified.error().str();
-        verified = verifyShared(function, chip_);
-        ASSERT_TRUE(bool(verified)) << verified.error().str();
+        verify(function);
         EXPECT_EQ(simulate(function, s, K, got), "");
         // Elements are at most 3, 6 where A is doubled.
         const double most = (s.doubledA ? 18.0 : 9.0) * K * std::ldexp(1.0, -20);
@@ -344,10 +346,7 @@ TEST_F(Wgmma, OneStepOfK) {
     int copies = 0;
     function.walk([&](ttg::AsyncCopyOp) { ++copies; });
     EXPECT_EQ(copies, s.doubledA ? 1 : 2);
-    Status verified = verifyPlaced(function, chip_);
-    ASSERT_TRUE(bool(verified)) << verified.error().str();
-    verified = verifyShared(function, chip_);
-    ASSERT_TRUE(bool(verified)) << verified.error().str();
+    verify(function);
     EXPECT_EQ(simulate(function, s, s.k, got), "");
     EXPECT_EQ(wanted, got);
   }
