@@ -61,6 +61,7 @@ struct MachineSheet {
   } narrow, wide;
   double secondKernel = 0;  // microseconds
   double bytesPerUs = 0;    // of the whole machine's memory
+  double cacheBytesPerUs = 0;  // of what it has just written, or is about to read again
 
   // Products of 16 bits, whole: floating-point operations a microsecond of one processor, by our kernels and by the
   // library; microseconds of a launch, and of one more.

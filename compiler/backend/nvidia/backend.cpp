@@ -27,7 +27,7 @@ MachineSheet rates() {
   s.tf32 = {290, 61, 29, 150, 6, 3640};
   s.clock = 1800;
   s.narrow = {0.24, 1.1e6}, s.wide = {0.27, 0.18e6};
-  s.secondKernel = 3, s.bytesPerUs = 3e6;
+  s.secondKernel = 3, s.bytesPerUs = 3e6, s.cacheBytesPerUs = 6e6;
   s.ownFlops = 240e6 / 132, s.libraryFlops = 640e6 / 132, s.launch = 1.5, s.nextLaunch = 1.8;
   s.elementsPerCycle = 128, s.productsPerCycle = 1024, s.bytesPerCycle = 16, s.tripCycles = 500, s.startCycles = 1000;
   return s;

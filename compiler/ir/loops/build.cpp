@@ -66,13 +66,21 @@ void pruneBody(Body &body, const std::vector<ValueIdx *> &roots, bool keepFirst)
     if (*r >= 0) *r = to[*r];
 }
 
-Body epilogueOf(const ContractionSpec &contraction, BufferId buffer, Expr index) {
-  Body body;
-  appendLoad(body, buffer, contraction.accType, index);
+PointwiseSpec epilogueOf(const ContractionSpec &contraction, Body sum) {
+  PointwiseSpec out{std::move(sum), contraction.stores};
+  const ValueIdx shift = static_cast<ValueIdx>(out.body.ops.size()) - 1;
+  auto shifted = [&](ValueIdx &i) {
+    if (i >= 0) i += shift;
+  };
   const std::vector<Op> &ops = contraction.epilogue.ops;
   // The first op of an epilogue stands for the sum.
-  if (!ops.empty()) body.ops.insert(body.ops.end(), ops.begin() + 1, ops.end());
-  return body;
+  for (size_t i = 1; i < ops.size(); ++i) {
+    Op op = ops[i];
+    shifted(op.a), shifted(op.b), shifted(op.c);
+    out.body.ops.push_back(std::move(op));
+  }
+  for (Store &s : out.stores) shifted(s.value), shifted(s.mask);
+  return out;
 }
 
 BufferId addTemp(Program &program, std::string name, DType dtype, Expr elements) {

@@ -17,8 +17,8 @@ ValueIdx appendLoad(Body &body, BufferId buffer, DType dtype, Expr index);
 ValueIdx appendIndex(Body &body, Expr index);
 /// Removes ops that no root needs; roots are updated, those that are -1 stay. keepFirst: op 0 stands for something.
 void pruneBody(Body &body, const std::vector<ValueIdx *> &roots, bool keepFirst = false);
-/// What a contraction does with each sum, as the body of a node of its own that finds the sum at buffer[index].
-Body epilogueOf(const ContractionSpec &contraction, BufferId buffer, Expr index);
+/// What a contraction does with each sum, as a node of its own; the last op of `sum` computes it.
+PointwiseSpec epilogueOf(const ContractionSpec &contraction, Body sum);
 
 /// A new Temp of so many elements; the program's buffers may move.
 BufferId addTemp(Program &program, std::string name, DType dtype, Expr elements);

@@ -1,6 +1,7 @@
 #include "lower/schedule/product_time.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "ir/loops/dependences.h"
@@ -29,6 +30,33 @@ double costOf(const ProductShape &s, int64_t parts, const MachineSheet &machine)
   return product + machine.secondKernel + results * static_cast<double>(parts) * 8.0 / machine.bytesPerUs;
 }
 
+/// Whether blocks were measured that compute it.
+bool hasBlocks(const ProductShape &s, const MachineSheet &machine) {
+  constexpr int64_t kLeast = 64;
+  return s.itemBytes <= 2 && !machine.blocks.empty() && std::min({s.m, s.n, s.k}) >= kLeast;
+}
+
+/// Microseconds of a product in `parts` parts of k by the fastest measured block.
+double blocksTime(const ProductShape &s, int64_t parts, const MachineSheet &machine, double depthTimes = 1) {
+  double best = std::numeric_limits<double>::max();
+  for (const ProductBlock &b : machine.blocks) {
+    const int64_t tiles = s.batch * parts * ((s.m + b.m - 1) / b.m) * ((s.n + b.n - 1) / b.n);
+    best = std::min(best, blockTime(machine, b, tiles, static_cast<int64_t>(static_cast<double>(s.k / parts) * depthTimes)));
+  }
+  return best;
+}
+
+/// The same with what parts cost beside. Within a model operands come from memory and from other processors, and steps take longer than those
+/// of one product that runs alone: of 1024 x 768 x 3072 and the like, on an H200, so many times as long. Parts of f32 are written and read
+/// through the second-level cache, in place of a result of 16 bits.
+double partsTime(const ProductShape &s, int64_t parts, const MachineSheet &machine) {
+  constexpr double kStepsInModels = 1.4;
+  const double time = blocksTime(s, parts, machine, kStepsInModels);
+  if (parts == 1) return time;
+  const double bytes = static_cast<double>(s.batch * s.m * s.n) * static_cast<double>(8 * parts - 4);
+  return time + bytes / machine.cacheBytesPerUs + (s.summedBehind ? 0 : machine.secondKernel);
+}
+
 } // namespace
 
 ProductShape shapeOf(const Node &n, const ContractionSpec &c, const Facts &facts) {
@@ -39,36 +67,32 @@ ProductShape shapeOf(const Node &n, const ContractionSpec &c, const Facts &facts
     (inLeft == inRight ? s.batch : inLeft ? s.m : s.n) *= usualSize(n.ranges[d], facts);
   }
   for (Expr e : n.reduceRanges) s.k *= usualSize(e, facts);
+  s.matrix = n.reduceRanges.size() == 1;
   s.itemBytes = std::max(itemSize(c.body.ops[static_cast<size_t>(c.lhs)].dtype),
                          itemSize(c.body.ops[static_cast<size_t>(c.rhs)].dtype));
   return s;
 }
 
 int64_t bestParts(const ProductShape &s, int64_t innermost, const MachineSheet &machine) {
-  const int64_t step = stepOf(s.itemBytes);
+  const bool measured = s.matrix && hasBlocks(s, machine);
+  auto cost = [&](int64_t parts) { return measured ? partsTime(s, parts, machine) : costOf(s, parts, machine); };
+  const int64_t step = stepOf(s.itemBytes), most = measured ? kUnrolledParts : 64;
   int64_t best = 1;
-  for (int64_t parts = 2; parts <= 64 && parts <= s.k / step; ++parts) {
+  for (int64_t parts = 2; parts <= most && parts <= s.k / step; ++parts) {
     int64_t length = s.k / parts;
     if (s.k % parts || length % step || (innermost % length && length % innermost)) continue;
-    if (costOf(s, parts, machine) < costOf(s, best, machine)) best = parts;
+    if (cost(parts) < cost(best)) best = parts;
   }
   return best;
 }
 
 double productTime(const ProductShape &s, int64_t innermost, const MachineSheet &machine) {
-  constexpr int64_t kLeast = 64, kFew = 16;
+  constexpr int64_t kFew = 16;
   // Few rows read their weights and do little else.
   if (std::min(s.m, s.n) < kFew)
     return static_cast<double>(s.batch * (s.m + s.n) * s.k * s.itemBytes) / machine.bytesPerUs;
   const int64_t parts = bestParts(s, innermost, machine);
-  if (parts > 1 || s.itemBytes > 2 || machine.blocks.empty() || std::min({s.m, s.n, s.k}) < kLeast)
-    return costOf(s, parts, machine);
-  double best = 0;
-  for (const ProductBlock &b : machine.blocks) {
-    const double time = blockTime(machine, b, s.batch * ((s.m + b.m - 1) / b.m) * ((s.n + b.n - 1) / b.n), s.k);
-    if (best == 0 || time < best) best = time;
-  }
-  return best;
+  return parts > 1 || !hasBlocks(s, machine) ? costOf(s, parts, machine) : blocksTime(s, 1, machine);
 }
 
 } // namespace neso::schedule

@@ -9,8 +9,13 @@ namespace neso::schedule {
 struct ProductShape {
   int64_t batch = 1, m = 1, n = 1, k = 1; // at usual sizes
   int64_t itemBytes = 4;                  // of the larger operand's element
+  bool matrix = false;                    // k is one dim, as in a product of matrices; convolutions have several
+  bool summedBehind = false;              // the kernel that reads the result reads it as a row's: it can add parts up on the way
 };
 ProductShape shapeOf(const loops::Node &node, const loops::ContractionSpec &product, const Facts &facts);
+
+/// So many parts are added in one expression, which is computed where it is needed (in the norm behind the product); more by a kernel.
+constexpr int64_t kUnrolledParts = 8;
 
 /// Parts of equal length along k that are whole steps, and whole rows of the innermost dimension of k or an equal part of one; 1:
 /// better whole.

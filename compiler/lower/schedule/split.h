@@ -23,8 +23,8 @@ void splitSorts(loops::Program &program, const SplitRule &rule);
 void giveSortsScratch(loops::Program &program);
 
 /// Products with fewer blocks than the machine has processors are cut along k: a batch of partial products, then their
-/// sum with the epilogue. [49, 4608] x [4608, 512] becomes 18 of [49, 256] x [256, 512]. Every run adds in the same
-/// order.
+/// sum with the epilogue. [49, 4608] x [4608, 512] becomes 18 of [49, 256] x [256, 512]. Few parts are added where they are read: by the norm behind
+/// the product, whose kernel there is anyway. Every run adds in the same order.
 void splitContractions(loops::Program &program, const SplitRule &rule);
 
 /// Scans of few and long rows get words in which the programs of a row tell each other their totals (loops::LookBack),

@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <optional>
 
 #include "base/rules.h"
 #include "ir/loops/access.h"
 #include "ir/loops/build.h"
 #include "lower/schedule/product_time.h"
 #include "lower/schedule/split.h"
+#include "lower/schedule/users.h"
 
 namespace neso::schedule {
 
@@ -50,26 +52,46 @@ public:
       : program_(program), rule_(rule), nextId_(freeNodeId(program).value) {}
 
   void run() {
-    std::vector<Node> nodes;
-    for (Node &n : program_.nodes) {
+    std::vector<int64_t> parts;
+    const Users users(program_);
+    for (const Node &n : program_.nodes) {
       const auto *product = n.as<ContractionSpec>();
-      int64_t parts = product ? partsOf(n, *product) : 1;
-      if (parts == 1)
+      parts.push_back(product ? partsOf(n, *product, users) : 1);
+    }
+    std::vector<Node> nodes;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      Node &n = program_.nodes[i];
+      if (parts[i] == 1)
         nodes.push_back(std::move(n));
       else
-        applied(Rule::SplitContraction), split(std::move(n), parts, nodes);
+        applied(Rule::SplitContraction), split(std::move(n), parts[i], nodes);
     }
     program_.nodes = std::move(nodes);
   }
 
 private:
-  int64_t partsOf(const Node &n, const ContractionSpec &c) const {
+  /// Whether who reads the result is a reduction (a norm, a softmax), behind pointwise nodes at most: its kernel computes them, too.
+  bool isSummedBehind(const std::vector<Store> &stores, const Users &users, int depth = 0) const {
+    constexpr int kFar = 4;
+    for (const Store &s : stores)
+      for (const Node *reader : users.of(s.buffer)) {
+        if (reader->kind() == Node::Kind::Reduction) return true;
+        if (const auto *pointwise = reader->as<PointwiseSpec>(); pointwise && depth < kFar)
+          if (std::none_of(pointwise->stores.begin(), pointwise->stores.end(), [&](const Store &own) { return own.buffer == s.buffer; }) &&
+              isSummedBehind(pointwise->stores, users, depth + 1))
+            return true;
+      }
+    return false;
+  }
+
+  int64_t partsOf(const Node &n, const ContractionSpec &c, const Users &users) const {
     if (c.accType != DType::F32 || n.reduceRanges.empty()) return 1;
     for (Expr e : n.reduceRanges)
       if (!e.isConst() || e.constValue() <= 0) return 1;
-    const ProductShape s = shapeOf(n, c, program_.facts);
+    ProductShape s = shapeOf(n, c, program_.facts);
     // A vector times a matrix is a reduction.
     if (s.m < 16 || s.n < 16) return 1;
+    s.summedBehind = isSummedBehind(c.stores, users);
     return bestParts(s, n.reduceRanges.back().constValue(), rule_.machine);
   }
 
@@ -80,24 +102,34 @@ private:
     return out;
   }
 
-  /// n → products of the parts, their sum, and the epilogue, which schedule's fusion joins to the sum.
+  /// n → products of the parts, and the epilogue of their sum, for fusion to join with what is behind.
   void split(Node n, int64_t parts, std::vector<Node> &nodes) {
     const Expr total = product(n.ranges), row = rowMajorIndex(n.ranges);
     const BufferId partial = addTemp(program_, n.name + "_parts", DType::F32, total * Expr(parts));
-    const BufferId summed = addTemp(program_, n.name + "_sum", DType::F32, total);
-
-    Node sum = like(n, "_sum");
-    sum.reduceRanges = {Expr(parts)};
-    auto &fold = sum.spec.emplace<ReductionSpec>();
-    Reduction reduction;
-    reduction.kind = ReduceKind::Sum, reduction.dtype = DType::F32;
-    reduction.input = appendLoad(fold.body, partial, DType::F32, Symbol::inner(0) * total + row);
-    reduction.results = {{summed, row, 0}};
-    fold.reductions = {reduction};
-
     auto &product = n.get<ContractionSpec>();
     Node after = like(n, "_epilogue");
-    after.spec = PointwiseSpec{epilogueOf(product, summed, row), product.stores};
+    Body sum;
+    auto part = [&](Body &body, Expr p) { return appendLoad(body, partial, DType::F32, p * total + row); };
+    std::optional<Node> fold;
+    if (parts <= kUnrolledParts) {
+      ValueIdx value = part(sum, 0);
+      for (int64_t p = 1; p < parts; ++p) {
+        const ValueIdx next = part(sum, p);
+        value = append(sum, OpKind::Add, DType::F32, value, next);
+      }
+    } else {
+      const BufferId summed = addTemp(program_, n.name + "_sum", DType::F32, total);
+      fold = like(n, "_sum");
+      fold->reduceRanges = {Expr(parts)};
+      auto &spec = fold->spec.emplace<ReductionSpec>();
+      Reduction reduction;
+      reduction.kind = ReduceKind::Sum, reduction.dtype = DType::F32;
+      reduction.input = part(spec.body, Symbol::inner(0));
+      reduction.results = {{summed, row, 0}};
+      spec.reductions = {reduction};
+      appendLoad(sum, summed, DType::F32, row);
+    }
+    after.spec = epilogueOf(product, std::move(sum));
 
     cut(n, parts);
     n.name += "_parts";
@@ -105,7 +137,7 @@ private:
     append(product.epilogue, OpKind::Constant, DType::F32);
     product.stores = {{partial, Symbol::index(n.ranges.size() - 1) * total + row, 0}};
     nodes.push_back(std::move(n));
-    nodes.push_back(std::move(sum));
+    if (fold) nodes.push_back(std::move(*fold));
     nodes.push_back(std::move(after));
   }
 

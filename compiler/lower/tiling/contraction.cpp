@@ -303,7 +303,9 @@ void contractionToReduction(plan::Plan &plan, plan::Kernel &kernel) {
   reduction.reductions = {red};
 
   Node after = given;
-  after.spec = loops::PointwiseSpec{epilogueOf(node, sum, 0), node.stores}, after.reduceRanges.clear();
+  loops::Body found;
+  appendLoad(found, sum, node.accType, 0);
+  after.spec = epilogueOf(node, std::move(found)), after.reduceRanges.clear();
 
   kernel.kind = Node::Kind::Reduction;
   kernel.nodes[0].spec = std::move(reduction);

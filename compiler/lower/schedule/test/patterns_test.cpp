@@ -1,6 +1,8 @@
 // What fusion makes of the patterns that models are built of.
 #include <gtest/gtest.h>
 
+#include <bit>
+
 #include "base/diagnostics/loops.h"
 #include "ir/loops/build.h"
 #include "ir/plan/access.h"
@@ -361,7 +363,7 @@ TEST(Patterns, ProductWithFewBlocksIsCutAlongKAndItsSumTakesTheEpilogue) {
     plan::Plan p = m.plan(options);
     ASSERT_EQ(p.kernels.size(), 2u) << print(p);
     EXPECT_EQ(p.kernels[0].kind, Node::Kind::Contraction);
-    EXPECT_EQ(p.kernels[1].kind, Node::Kind::Reduction);
+    EXPECT_EQ(p.kernels[1].kind, p.kernels[0].xRanges.back().constValue() <= 8 ? Node::Kind::Pointwise : Node::Kind::Reduction);
     auto data = [](int64_t count, int mod) {
       std::vector<float> out(static_cast<size_t>(count));
       for (size_t k = 0; k < out.size(); ++k)
@@ -382,6 +384,54 @@ TEST(Patterns, ProductWithFewBlocksIsCutAlongKAndItsSumTakesTheEpilogue) {
                                       bv[static_cast<size_t>(k * 32 + column)]);
         ASSERT_EQ(got[row * 32 + column], std::max(want, 0.0)) << positions << ' ' << row << ' ' << column;
       }
+  }
+}
+
+// Parts of a product that a sum over its rows reads are added there; a product that is read otherwise would need a kernel more for them.
+TEST(Patterns, PartsOfAProductAreAddedInTheNormBehindIt) {
+  constexpr int64_t kRows = 128, kColumns = 64, kDepth = 1024;
+  constexpr ProductBlock kBlocks[] = {{64, 64, 64, 4, 4, 1, 1.7, 2.6, 1.25}};
+  ScheduleOptions options;
+  MachineSheet machine;
+  machine.processors = 4, machine.blocks = kBlocks, machine.secondKernel = 3, machine.bytesPerUs = 3e6, machine.cacheBytesPerUs = 6e6;
+  options.split = SplitRule::manyProcessors(machine);
+  for (const bool summed : {true, false}) {
+    Maker m;
+    BufferId a = m.input("a", kRows * kDepth), b = m.input("b", kDepth * kColumns), c = m.temp("c", kRows * kColumns), y = m.temp("y", kRows * (summed ? 1 : kColumns));
+    for (BufferId operand : {a, b}) m.p.buffers[operand.index()].dtype = DType::BF16;
+    for (ProgramInput &in : m.p.inputs) in.dtype = DType::BF16;
+    m.matmul("mm", kRows, kColumns, kDepth, c, a, b);
+    for (Op &op : m.p.nodes.back().get<ContractionSpec>().body.ops) op.dtype = DType::BF16;
+    if (summed)
+      m.reduce("sum", ReduceKind::Sum, {kRows}, {kColumns}, y, i(0), c, i(0) * kColumns + r(0));
+    else
+      m.pointwise("relu", {kRows, kColumns}, y, i(0) * kColumns + i(1), OpKind::Relu, c, i(0) * kColumns + i(1));
+    m.output(y);
+    plan::Plan p = m.plan(options);
+    if (!summed) {
+      EXPECT_EQ(p.kernels.size(), 1u) << print(p);
+      continue;
+    }
+    ASSERT_EQ(p.kernels.size(), 2u) << print(p);
+    EXPECT_EQ(p.kernels[0].xRanges, (std::vector<Expr>{kRows, kColumns, 2}));
+    EXPECT_EQ(p.kernels[1].kind, Node::Kind::Reduction);
+    // Small integers, which bf16 holds: exact in any order.
+    std::vector<uint16_t> av(kRows * kDepth), bv(kDepth * kColumns);
+    auto number = [](size_t k) { return static_cast<float>(static_cast<int>(k * 7 % 5) - 2); };
+    auto fill = [&](std::vector<uint16_t> &v) {
+      for (size_t k = 0; k < v.size(); ++k) v[k] = static_cast<uint16_t>(std::bit_cast<uint32_t>(number(k)) >> 16);
+    };
+    fill(av), fill(bv);
+    std::vector<HostValue> in = {HostValue::tensor(DType::BF16, {kRows * kDepth}, av.data()), HostValue::tensor(DType::BF16, {kDepth * kColumns}, bv.data())};
+    Result<plan::PlanRun> run = plan::runPlan(p, in, 1);
+    ASSERT_TRUE(run);
+    const float *got = reinterpret_cast<float *>(run->outputs[0].data);
+    for (int64_t row = 0; row < kRows; ++row) {
+      double want = 0;
+      for (int64_t column = 0; column < kColumns; ++column)
+        for (int64_t k = 0; k < kDepth; ++k) want += double(number(size_t(row * kDepth + k))) * double(number(size_t(k * kColumns + column)));
+      ASSERT_EQ(got[row], want) << row;
+    }
   }
 }
 
