@@ -535,9 +535,19 @@ def losses_of_linear():
             c("of_module", F.linear_cross_entropy, "f32 9x6", "f32 5x6", "i64 9 <5")]
 
 
+def product_columns():
+    """Products whose columns are no power of two, and many rows: blocks of 96 and of 192 columns fill a GPU best, the last one in part. Few values of each are kept."""
+    def product(m, x):
+        y = F.linear(x.bfloat16() @ m.first, m.second)
+        return y.amax(0), y.amin(0), y[::509]
+
+    state = lambda n: {"first": torch.randint(-4, 5, (4, 256)).bfloat16(), "second": torch.randint(-4, 5, (n, 256)).bfloat16()}  # noqa: E731
+    return [Case(f"of_{n}", product, lambda rows=rows: [torch.randint(-4, 5, (rows, 4), dtype=torch.int8)], state=lambda n=n: state(n)) for n, rows in ((90, 16896), (378, 8320))]
+
+
 def groups():
     result = {f.__name__: f() for f in (unary, activations, binary, dtypes, reductions, normalisation, moments, overlaps, losses, losses_of_linear, views, joins, indexing,
-                                        ordering, long_rows, matmuls, convolutions, creation, statistics, factorisations, fused, lists, constants, narrow)}
+                                        ordering, long_rows, matmuls, convolutions, creation, statistics, factorisations, fused, lists, constants, narrow, product_columns)}
     for name, group in result.items():
         names = [case.name for case in group]
         assert len(set(names)) == len(names), f"{name}: two cases of one name: {sorted(n for n in names if names.count(n) > 1)}"

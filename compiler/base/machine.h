@@ -25,7 +25,7 @@ struct ProductRates {
 
 /// A block in which programs multiply matrices, as measured.
 struct ProductBlock {
-  int64_t m, n, k; // of a step of k
+  int64_t m, n, k; // of a step of k; n may be no power of two where both operands lie in memory: of wider tiles so many columns count then
   int warps, stages;
   int together;         // programs that one processor runs side by side
   // Microseconds for 1,024 of k, of one program that has the processor to itself and of `together` of them (of fewer in between); what a round

@@ -1,4 +1,5 @@
 #include "backend/nvidia/compile.h"
+#include "ir/tile/attributes.h"
 
 #include <algorithm>
 #include <climits>
@@ -300,7 +301,8 @@ bool boxesAreFaster(tt::FuncOp placed) {
   bool faster = false;
   placed.walk([&](tt::DotOp dot) {
     if (!traitsOf(dot.getOperation())->besideThreads) return;
-    llvm::ArrayRef<int64_t> block = dot.getD().getType().getShape();
+    llvm::SmallVector<int64_t> block(dot.getD().getType().getShape());
+    if (auto valid = dot->getAttrOfType<mlir::IntegerAttr>(tile::kValidNAttr); valid && block.size() == 2) block[1] = valid.getInt();
     faster |= block.size() == 2 && (block[0] * block[1] < kRows * kColumns || block[0] > kRows);
   });
   return faster;

@@ -86,6 +86,8 @@ struct DotPlan {
   bool open = false; // Wgmma: begun and not waited for (placed.open)
   /// Wgmma: the tensor cores sum so many elements of K, threads what comes of them; 0: the tensor cores sum all.
   int64_t partK = 0;
+  /// Wgmma: the instructions compute so many columns, and leave the sums of those behind them as they are.
+  int64_t columns = 0;
 };
 
 /// How the warps of a block share a product.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "backend/nvidia/linear.h"
+#include "ir/tile/attributes.h"
 #include "backend/nvidia/matrix.h"
 #include "base/diagnostics.h"
 #include "llvm/ADT/DenseSet.h"
@@ -97,6 +98,11 @@ std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps
   const int64_t imprecise = int64_t(dot.getMaxNumImpreciseAcc());
   if (row->imprecise && plan.types.d.isF32() && imprecise <= k)
     plan.partK = std::clamp<int64_t>((imprecise + row->k() - 1) / row->k() * row->k(), row->k(), k);
+  plan.columns = columns;
+  // Of all columns the first ones count (tile::kValidNAttr).
+  constexpr int64_t kColumnsOfInstruction = 8;
+  if (auto valid = dot->getAttrOfType<mlir::IntegerAttr>(tile::kValidNAttr); valid && plan.warps[1] == 1 && !plan.isSplit())
+    plan.columns = (valid.getInt() + kColumnsOfInstruction - 1) / kColumnsOfInstruction * kColumnsOfInstruction;
   // Parts of sums are registers of their own.
   const int64_t most = plan.isSplit() ? kMostSplitSums : plan.partK ? kMostSums / 2 : kMostSums;
   if (columns > 256 || m * n > most * warps * 32)
@@ -263,7 +269,7 @@ public:
   GroupEmitter(BlockContext &block, const DotPlan &plan, const DotOperand &a, const SharedTile &b, const Tile &c)
       : block_(block), b_(block.b), plan_(plan), row_(*plan.groupRow), tileB_(b), sums_(c.values), panelsB_(block, b, 0, row_.bits) {
     const Sizes shapeB = tensorShape(b.layout);
-    k_ = shapeB[0], columns_ = shapeB[1] / plan.warps[1];
+    k_ = shapeB[0], columns_ = plan.columns, sumsOfRows_ = size_t(shapeB[1] / plan.warps[1] * kRows / (kWarpsOfGroup * 32));
     repeats_ = tensorShape(plan.accumulator)[0] / (kRows * plan.warps[0]);
     const SharedTile *shared = std::get_if<SharedTile>(&a);
     if (shared && plan.isSplit()) {
@@ -374,7 +380,7 @@ private:
   }
   /// What elements [begin, end) of K add.
   void multiply(Registers &sums, int64_t begin, int64_t end) {
-    const size_t each = sums.size() / size_t(repeats_);
+    const size_t each = size_t(columns_ * kRows / (kWarpsOfGroup * 32));
     const std::string text =
         instruction(row_, each, columns_, !panelsA_, panelsA_ && !panelsA_->kFast(), !panelsB_.kFast());
     // Sums that begin alike, as zeros or as a bias that rows share, become registers of their own here: behind the first instruction the
@@ -385,7 +391,7 @@ private:
       for (int64_t r = 0; r < repeats_; ++r) {
         llvm::SmallVector<Value *, 5> operands = operandA(r, step);
         operands.push_back(part(panelsB_, columnUnits_, 0, step));
-        runOnSums(b_, llvm::MutableArrayRef<Value *>(sums).slice(size_t(r) * each, each), operands, text);
+        runOnSums(b_, llvm::MutableArrayRef<Value *>(sums).slice(size_t(r) * sumsOfRows_, each), operands, text);
       }
     b_.CreateIntrinsic(llvm::Intrinsic::nvvm_wgmma_commit_group_sync_aligned, {});
     // Copies begin while the product is under way.
@@ -430,6 +436,7 @@ private:
   std::optional<MatrixLoader> loaderA_; // loads wordsA_ of a split product, where they are first wanted
   Panels panelsB_;
   std::optional<Panels> panelsA_, panelsLowB_; // none: A is in registers; B is not split. panelsLowB_: of the panel at hand
+  size_t sumsOfRows_ = 0; // of a thread, of one instruction's rows
   int64_t k_ = 0, columns_ = 0, repeats_ = 0, panels_ = 1, kSteps_ = 0; // kSteps_: of K in a panel
   Value *rowUnits_ = nullptr, *columnUnits_ = nullptr;
 };

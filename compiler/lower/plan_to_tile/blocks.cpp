@@ -1,5 +1,7 @@
 #include "lower/plan_to_tile/blocks.h"
 
+#include <algorithm>
+
 #include "ir/tile/build.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -61,10 +63,12 @@ void bindPrograms(Emitter &e, const std::vector<Blocking> &blockings, Val progra
       size_t d = static_cast<size_t>(bl.frameDim);
       const Symbol lane = Symbol::lane(i);
       e.env[lane] = e.lanes(d);
-      e.facts.setRange(lane, {0, bl.size - 1});
+      e.facts.setRange(lane, {0, std::max(bl.lanes, bl.size) - 1});
       e.env[bl.symbol] = count.isConst(1) ? e.env[lane] : e.indexBinary("arith.addi", base, e.env[lane]);
       e.blocked[bl.symbol] = block * Expr(bl.size) + lane;
-      if (!e.facts.provablyDivisible(bl.extent, Expr(bl.size)))
+      if (bl.lanes > bl.size)
+        e.masks.push_back(e.compare("lt", e.env[bl.symbol], e.index(min(block * Expr(bl.size) + Expr(bl.size), bl.extent))));
+      else if (!e.facts.provablyDivisible(bl.extent, Expr(bl.size)))
         e.masks.push_back(e.compare("lt", e.env[bl.symbol], e.index(bl.extent)));
       if (bl.extent.isConst(1) && bl.size > 1) e.oneElement |= 1u << d;
     } else {

@@ -59,7 +59,7 @@ Substitution flatSpace(const plan::Kernel &kernel, const DotTiling &c, const Fac
   for (size_t d : c.batch) s.facts.setIndex(Symbol::outer(d), kernel.xRanges[d]);
   for (size_t d : c.kOuter) s.facts.setIndex(Symbol::inner(d), kernel.rRanges[d]);
   s.facts.setIndex(kBlockOfN, ceilDiv(c.nSize, Expr(c.bn)));
-  s.facts.setRange(kLaneOfN, {0, c.bn - 1});
+  s.facts.setRange(kLaneOfN, {0, c.columns() - 1});
   return s;
 }
 
@@ -73,11 +73,11 @@ public:
   }
 
   void run() {
-    Emitter out(k_, Frame{{c_.bm, c_.bn}});
+    Emitter out(k_, Frame{{c_.bm, c_.columns()}});
     out.facts = sub_.facts;
     std::vector<Blocking> blockings;
     for (size_t d : c_.batch) blockings.push_back({Symbol::outer(d), k_.kernel.xRanges[d], 1, -1});
-    blockings.push_back({kN, c_.nSize, c_.bn, 1});
+    blockings.push_back({kN, c_.nSize, c_.bn, 1, c_.columns()});
     blockings.push_back({kM, c_.mSize, c_.bm, 0});
     if (c_.rowsFirst) std::swap(blockings.end()[-1], blockings.end()[-2]);
     bindPrograms(out, blockings);
@@ -87,16 +87,16 @@ public:
     Val mMask, nMask;
     for (Val m : out.masks) (m.vary == 1 ? mMask : nMask) = m;
 
-    Emitter a(k_, Frame{{c_.bm, c_.bk}}), b(k_, Frame{{c_.bk, c_.bn}});
+    Emitter a(k_, Frame{{c_.bm, c_.bk}}), b(k_, Frame{{c_.bk, c_.columns()}});
     a.facts = b.facts = out.facts;
     a.env = b.env = out.env;
     if (mMask) a.masks = {mMask};
-    if (nMask && !c_.packed) b.masks = {nMask};
+    if (nMask && !c_.packed) b.masks = {c_.columns() == c_.bn ? nMask : b.compare("lt", b.env[kN], b.index(c_.nSize))};
     std::set<loops::ValueIdx> left = reachable(node_.body, node_.lhs), right = reachable(node_.body, node_.rhs);
     hoist(a, left, right);
     hoist(b, right, left);
 
-    auto accType = RankedTensorType::get({c_.bm, c_.bn}, computeTypeOf(k_.b.getContext(), node_.accType));
+    auto accType = RankedTensorType::get({c_.bm, c_.columns()}, computeTypeOf(k_.b.getContext(), node_.accType));
     Value zero = arith::ConstantOp::create(k_.b, k_.loc, k_.b.getZeroAttr(accType));
     Value acc = loop(a, b, 0, zero);
 
@@ -215,6 +215,7 @@ private:
     // Rows beyond the last are not stored: the backend need not compute them.
     sum.getDefiningOp()->setAttr(tb::kMaskedRowsUnusedAttr, k_.b.getUnitAttr());
     if (c_.validRows) sum.getDefiningOp()->setAttr(tb::kValidMAttr, k_.b.getI32IntegerAttr(static_cast<int32_t>(c_.validRows)));
+    if (c_.columns() != c_.bn) sum.getDefiningOp()->setAttr(tb::kValidNAttr, k_.b.getI32IntegerAttr(static_cast<int32_t>(c_.bn)));
     if (c_.fours) sum.getDefiningOp()->setAttr(tb::kRightInFoursAttr, k_.b.getUnitAttr());
     return sum;
   }
@@ -234,7 +235,7 @@ private:
     const Val scale = b.value(node_.body, numberFirst ? right.b : right.a, memo);
     const Val shift = right.kind == OpKind::Fma ? b.value(node_.body, right.c, memo) : Val();
     if ((scale.vary & 1) || (shift.vary & 1)) return {};
-    Emitter out(k_, Frame{{c_.bm, c_.bn}});
+    Emitter out(k_, Frame{{c_.bm, c_.columns()}});
     const unsigned all = c_.bm == 1 ? 2 : 3;
     Value zero = arith::ConstantOp::create(k_.b, k_.loc, k_.b.getZeroAttr(acc.getType()));
     auto scaled = [&] {

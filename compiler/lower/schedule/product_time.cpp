@@ -91,8 +91,9 @@ double productTime(const ProductShape &s, int64_t innermost, const MachineSheet 
   // Few rows read their weights and do little else.
   if (std::min(s.m, s.n) < kFew)
     return static_cast<double>(s.batch * (s.m + s.n) * s.k * s.itemBytes) / machine.bytesPerUs;
-  const int64_t parts = bestParts(s, innermost, machine);
-  return parts > 1 || !hasBlocks(s, machine) ? costOf(s, parts, machine) : blocksTime(s, 1, machine);
+  const bool measured = hasBlocks(s, machine);
+  const int64_t parts = s.matrix && measured ? 1 : bestParts(s, innermost, machine);
+  return parts > 1 || !measured ? costOf(s, parts, machine) : blocksTime(s, 1, machine);
 }
 
 } // namespace neso::schedule

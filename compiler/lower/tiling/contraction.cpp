@@ -27,6 +27,9 @@ const Op *directLoad(const loops::Body &body, loops::ValueIdx i) {
   return op->kind == OpKind::Load ? op : nullptr;
 }
 
+/// Whether an operand lies in memory as it is multiplied.
+bool lies(const loops::Body &body, loops::ValueIdx i) { return body.ops[static_cast<size_t>(i)].kind == OpKind::Load; }
+
 /// The block of `candidates` with the least work: padded extent, plus what each block costs beside its elements.
 int64_t bestBlock(const Facts &facts, Expr extent, std::initializer_list<int64_t> candidates, double overhead) {
   std::optional<int64_t> n = facts.simplify(extent).asConst();
@@ -155,14 +158,13 @@ constexpr int64_t kScaledStep = 16;
 /// Blocks of a contraction that a CPU multiplies, in what order programs walk them, and how much of the last block of k.
 void chooseCpuBlocks(DotTiling &c, const plan::Kernel &kernel, const Facts &facts, const TileTarget &target) {
   const auto &node = kernel.nodes[0].get<loops::ContractionSpec>();
-  const auto lies = [&](loops::ValueIdx i) { return node.body.ops[static_cast<size_t>(i)].kind == OpKind::Load; };
   const int64_t size = itemSize(node.body.ops[static_cast<size_t>(node.rhs)].dtype);
   const std::optional<int64_t> m = c.mSize.asConst(), n = c.nSize.asConst(), k = c.kSize.asConst();
   c.bm = std::min(target.dotM, bestBlock(facts, c.mSize, {64, 32, 16, 8, 4, 2, 1}, 2));
   c.bn = std::min(target.dotN, bestBlock(facts, c.nSize, {64, 32, 16}, 4));
   c.bk = std::min(target.dotK, bestBlock(facts, c.kSize, {256, 128, 64, 32, 16}, 2));
   // Types that have no instructions for more than one k, operands that lie in memory: no more of a block of k is multiplied than counts.
-  if (k && *k >= 16 && size >= 4 && lies(node.lhs) && lies(node.rhs)) {
+  if (k && *k >= 16 && size >= 4 && lies(node.body, node.lhs) && lies(node.body, node.rhs)) {
     c.bk = std::min(target.dotK, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(*k))));
     c.partial = *k % c.bk != 0;
   }
@@ -213,11 +215,12 @@ bool maySplit(const plan::Kernel &kernel, const TileTarget &target) {
 DotSizes sizesOf(const DotTiling &c, const plan::Kernel &kernel, const Facts &facts) {
   const auto &node = kernel.nodes[0].get<loops::ContractionSpec>();
   return {usualSize(productOf(kernel.xRanges, c.batch), facts), usualSize(c.mSize, facts), usualSize(c.nSize, facts), usualSize(c.kSize, facts),
-          itemSize(node.body.ops[static_cast<size_t>(node.lhs)].dtype), c.split};
+          itemSize(node.body.ops[static_cast<size_t>(node.lhs)].dtype), c.split, lies(node.body, node.lhs) && lies(node.body, node.rhs),
+          hasLongEpilogue(kernel)};
 }
 
 void chooseDotBlocks(DotTiling &c, const plan::Kernel &kernel, const Facts &facts, const TileTarget &target) {
-  const DotBlock block = dotBlock(target, sizesOf(c, kernel, facts), hasLongEpilogue(kernel));
+  const DotBlock block = dotBlock(target, sizesOf(c, kernel, facts));
   c.bm = block.m, c.bn = block.n, c.bk = block.k;
   c.warps = block.warps, c.stages = block.stages;
 }

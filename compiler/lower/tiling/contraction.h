@@ -20,6 +20,8 @@ struct DotTiling {
   /// Dimensions of r that the blocks of k run along, flattened.
   std::vector<size_t> kInner;
   int64_t bm = 1, bn = 1, bk = 1;
+  /// Of tiles, at least bn: a power of two.
+  int64_t columns() const { return nextPowerOfTwo(bn); }
   Expr mSize = 1, nSize = 1, kSize = 1;
   int warps = 4, stages = 3;
   /// Programs count blocks of m outermost, not those of n.

@@ -35,7 +35,7 @@ RowBlock columnBlock(const TileTarget &target, int64_t results, int64_t length, 
 
 /// Blocks of a matrix product [M, K] x [K, N], `batch` times.
 struct DotBlock {
-  int64_t m = 64, n = 64, k = 32;
+  int64_t m = 64, n = 64, k = 32; // n: ProductBlock
   int warps = 4, stages = 3;
 };
 struct DotSizes {
@@ -43,11 +43,15 @@ struct DotSizes {
   int64_t itemBytes; // of an operand's element
   /// Of f32 by three products of tf32, the right operand's neighbours along k: MachineSheet::splitBlocks can multiply it.
   bool split = false;
+  /// Both operands lie in memory: columns of a block may be no power of two.
+  bool stored = false;
+  /// What is computed behind the sums takes tens of instructions each.
+  bool longEpilogue = false;
 };
 /// All of them, the least expensive first.
 std::vector<DotBlock> dotBlocks(const TileTarget &target, const DotSizes &sizes);
 /// The one that tuning chose; else the first, among those that leave registers where the epilogue needs them.
-DotBlock dotBlock(const TileTarget &target, const DotSizes &sizes, bool longEpilogue);
+DotBlock dotBlock(const TileTarget &target, const DotSizes &sizes);
 
 /// Is a library faster than a kernel of ours at [m, k] x [k, n], `batch` times, when `restBytes` of a sum go through
 /// memory once more for what the kernel would have fused?

@@ -86,6 +86,7 @@ struct Shape {
   std::string precision = "tf32";
   bool once = false; // K = k, without a loop
   bool infinite = false; // some elements are
+  int columns = 0;       // that count; 0: all
 
   bool integers() const { return a == "i8"; }
 };
@@ -134,6 +135,7 @@ std::string matmul(const Shape &s) {
     code = replaced(code, {{"%ap ", "%pa "}, {"%bp ", "%pb "}, {"%acc", "%init"}, {"%result#0", "%d"}});
   }
   std::string accuracy = s.a.starts_with("f8") ? "{maxNumImpreciseAcc = " + text(s.partK) + " : i32}" : "";
+  if (s.columns) accuracy = "{tt.valid_n = " + text(s.columns) + " : i32}";
   if (s.a == "f32") accuracy = ", inputPrecision = " + s.precision;
   return replaced(code, {{"LOADS", loads},
                             {"TURNS", turns},
@@ -331,6 +333,31 @@ TEST_F(Wgmma, SplitProducts) {
         EXPECT_EQ(s.infinite, llvm::any_of(wanted, [](float x) { return std::isinf(x); }));
       }
     }
+}
+
+// Of a wider tile the first columns: the others' sums are nobody's.
+TEST_F(Wgmma, ColumnsThatCount) {
+  struct Valid {
+    Shape shape;
+    int columns;
+  };
+  for (auto [s, columns] : {Valid{{128, 256, 64, 8, false, true}, 192}, Valid{{128, 128, 64, 8, false, true}, 96}, Valid{{128, 128, 64, 4}, 96}, Valid{{64, 64, 32, 4}, 37},
+                            Valid{{256, 64, 64, 4, true, false}, 40}, Valid{{128, 64, 32, 4, false, true, true}, 48},
+                            // Groups beside one another have their own halves: all is computed.
+                            Valid{{64, 128, 64, 8, false, true}, 96}})
+    for (const bool once : {false, true})
+      for (const int stages : {3, 4}) {
+        s.columns = columns, s.once = once;
+        SCOPED_TRACE(matmul(s));
+        const int K = once ? s.k : 5 * s.k;
+        const std::vector<float> wanted = expected(s, K);
+        std::vector<float> got(wanted.size());
+        tt::FuncOp function = place(s, stages);
+        verify(function);
+        EXPECT_EQ(simulate(function, s, K, got), "");
+        for (int row = 0; row < s.m; ++row)
+          for (int column = 0; column < columns; ++column) ASSERT_EQ(wanted[size_t(row * s.n + column)], got[size_t(row * s.n + column)]) << row << ", " << column;
+      }
 }
 
 // Without a loop: copies bring both operands, or the right one alone where the left is computed, and the product is waited for.
