@@ -67,6 +67,8 @@ struct MachineSheet {
   // library; microseconds of a launch, and of one more.
   double ownFlops = 0, libraryFlops = 0, launch = 0, nextLaunch = 0;
 
+  // Rows of a product's instruction where groups of warps multiply operands of 16 bits together; 0: they do not.
+  int64_t groupRows = 0;
   // Blocks for products of 16 bits with 64 rows, columns and k or more, where such were measured.
   std::span<const ProductBlock> blocks;
   // Blocks for products of f32 by three of tf32 whose right operand has its neighbours along k, where the machine has instructions for such.

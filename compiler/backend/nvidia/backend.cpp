@@ -63,7 +63,7 @@ constexpr ProductBlock kSplitBlocks[] = {{64, 16, 64, 4, 2, 4, 8.7, 20.2, 2.0},
 MachineSheet sheetOf(const Chip &chip) {
   MachineSheet s = rates();
   // Products of f32 take twice as long by mma.sync; not all of a model's can be done by wgmma.
-  if (chip.has(Feature::Wgmma)) s.blocks = kGroupBlocks, s.splitBlocks = kSplitBlocks, s.wide.rate = 0.3e6;
+  if (chip.has(Feature::Wgmma)) s.blocks = kGroupBlocks, s.splitBlocks = kSplitBlocks, s.wide.rate = 0.3e6, s.groupRows = 64;
   s.processors = chip.sms;
   s.splitSums = kMostSplitSums;
   s.sharedBytes = chip.sharedPerBlock, s.sharedPerProcessor = chip.sharedPerSm, s.programOverhead = kSharedOfSystem;

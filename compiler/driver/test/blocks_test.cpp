@@ -99,6 +99,21 @@ TEST(Blocks, OfColumnsThatAreNoPowerOfTwo) {
     }
 }
 
+// Attention keeps the rows of a group of warps while half of the processors have work, and takes longer steps along many keys of short heads.
+TEST(Blocks, OfAttention) {
+  const Target *target = findBackend("cuda")->find("sm_90a"), *portable = findBackend("cuda")->find("sm_90");
+  auto block = [](const Target *t, const AttentionSizes &s) { return attentionBlock(tileTarget(t->sheet, t->caps), s); };
+  EXPECT_EQ(block(target, {16, 384, 384, 64, 2}).queries, 64);
+  EXPECT_EQ(block(portable, {16, 384, 384, 64, 2}).queries, 32);
+  EXPECT_EQ(block(target, {16, 64, 64, 64, 2}).queries, 16);
+  EXPECT_EQ(block(target, {16, 16, 4096, 64, 2}).queries, 16);
+  EXPECT_EQ(block(target, {64, 4096, 4096, 128, 2}).queries, 128);
+  EXPECT_EQ(block(target, {16, 384, 384, 64, 2}).keys, 64);
+  EXPECT_EQ(block(target, {8, 1500, 1500, 64, 2}).keys, 128);
+  EXPECT_EQ(block(portable, {8, 1500, 1500, 64, 2}).keys, 64);
+  EXPECT_EQ(block(target, {32, 1024, 1024, 128, 2}).keys, 64);
+}
+
 // Products of f32 by three of tf32: a thread has three sets of sums; groups of warps multiply where the right operand lies along k and their rows are
 // half full.
 TEST(Blocks, OfF32) {

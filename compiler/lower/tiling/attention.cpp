@@ -32,8 +32,8 @@ AttentionTiling chooseAttentionTiling(const plan::Plan &plan, const plan::Kernel
   out.value = nextPowerOfTwo(upperBound(facts, x[3], kLongestHead));
   int64_t least = 1;
   if (target.threadBlocks) {
-    const AttentionBlock block = attentionBlock(target, usualSize(x[0] * x[1], facts), usualSize(x[2], facts),
-                                                std::max(out.head, out.value), itemSize(spec.k.dtype));
+    const AttentionBlock block = attentionBlock(target, {usualSize(x[0] * x[1], facts), usualSize(x[2], facts), usualSize(spec.keyLength, facts),
+                                                         std::max(out.head, out.value), itemSize(spec.k.dtype)});
     least = kLeastSide;
     out.queries = block.queries, out.keys = block.keys, out.warps = block.warps, out.stages = block.stages;
   } else if (!isReducedFloat(spec.k.dtype)) {

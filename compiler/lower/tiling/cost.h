@@ -58,12 +58,15 @@ DotBlock dotBlock(const TileTarget &target, const DotSizes &sizes);
 bool libraryPays(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes,
                  double restBytes);
 
-/// Query rows and keys of one step of attention with heads of `head` elements.
+/// Query rows and keys of one step of attention.
 struct AttentionBlock {
   int64_t queries, keys;
   int warps, stages;
 };
-AttentionBlock attentionBlock(const TileTarget &target, int64_t heads, int64_t queries, int64_t head,
-                              int64_t itemBytes);
+struct AttentionSizes {
+  int64_t heads, queries, keys, head; // heads: of all sequences; head: elements of one
+  int64_t itemBytes;                  // of an element
+};
+AttentionBlock attentionBlock(const TileTarget &target, const AttentionSizes &sizes);
 
 } // namespace neso
