@@ -66,6 +66,7 @@ struct MachineSheet {
   // Products of 16 bits, whole: floating-point operations a microsecond of one processor, by our kernels and by the
   // library; microseconds of a launch, and of one more.
   double ownFlops = 0, libraryFlops = 0, launch = 0, nextLaunch = 0;
+  double libraryLeast = 0; // operations: with fewer ours are faster
 
   // Rows of a product's instruction where groups of warps multiply operands of 16 bits together; 0: they do not.
   int64_t groupRows = 0;

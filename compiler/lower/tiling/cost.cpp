@@ -199,10 +199,11 @@ bool libraryPays(const TileTarget &target, int64_t batch, int64_t m, int64_t n, 
                  double restBytes) {
   // Products of float32 keep their precision by three products of tf32 here, which the library does not have.
   if (itemBytes > 2 || std::min(m, n) < 64 || k < 64) return false;
-  // Microseconds, a launch more for the rest.
   const MachineSheet &machine = target.machine;
-  const double flops = 2.0 * static_cast<double>(batch) * static_cast<double>(m) * static_cast<double>(n) *
-                       static_cast<double>(k) / static_cast<double>(machine.processors);
+  const double all = 2.0 * static_cast<double>(batch) * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  if (all < machine.libraryLeast) return false;
+  // Microseconds, a launch more for the rest.
+  const double flops = all / static_cast<double>(machine.processors);
   const double ours = machine.launch + flops / machine.ownFlops,
                library = machine.launch + flops / machine.libraryFlops +
                          (restBytes > 0 ? machine.nextLaunch + restBytes / machine.bytesPerUs : 0);
