@@ -1,5 +1,4 @@
 #include "backend/nvidia/compile.h"
-#include "ir/tile/attributes.h"
 
 #include <algorithm>
 #include <climits>
@@ -20,6 +19,7 @@
 #include "backend/nvidia/shared.h"
 #include "base/diagnostics/backend.h"
 #include "base/fault.h"
+#include "ir/tile/attributes.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/LLVMContext.h"

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "base/rules.h"
 #include "ir/loops/access.h"
@@ -71,16 +72,23 @@ public:
 
 private:
   /// Whether who reads the result is a reduction (a norm, a softmax), behind pointwise nodes at most: its kernel computes them, too.
-  bool isSummedBehind(const std::vector<Store> &stores, const Users &users, int depth = 0) const {
-    constexpr int kFar = 4;
-    for (const Store &s : stores)
-      for (const Node *reader : users.of(s.buffer)) {
+  static bool isSummedBehind(const std::vector<Store> &stores, const Users &users) {
+    constexpr size_t kMost = 8; // buffers that are followed
+    std::vector<BufferId> todo;
+    std::set<int64_t> seen;
+    auto follow = [&](const std::vector<Store> &written) {
+      for (const Store &s : written)
+        if (seen.size() < kMost && seen.insert(s.buffer.value).second) todo.push_back(s.buffer);
+    };
+    follow(stores);
+    while (!todo.empty()) {
+      const BufferId buffer = todo.back();
+      todo.pop_back();
+      for (const Node *reader : users.of(buffer)) {
         if (reader->kind() == Node::Kind::Reduction) return true;
-        if (const auto *pointwise = reader->as<PointwiseSpec>(); pointwise && depth < kFar)
-          if (std::none_of(pointwise->stores.begin(), pointwise->stores.end(), [&](const Store &own) { return own.buffer == s.buffer; }) &&
-              isSummedBehind(pointwise->stores, users, depth + 1))
-            return true;
+        if (const auto *pointwise = reader->as<PointwiseSpec>()) follow(pointwise->stores);
       }
+    }
     return false;
   }
 
