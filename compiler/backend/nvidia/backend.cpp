@@ -37,7 +37,8 @@ MachineSheet rates() {
 /// models, from 1024 x 768 x 64 to 4096 x 4096 x 4096 (bench/gpu/README.md). One program that has a processor to itself needs a ring that is deep
 /// enough to wait for nothing: five and eight slots. The first two rows are those with which models were faster, and favour 128 x 128 over what `gemm`
 /// takes, by up to 15 % (driver/test/blocks_test.cpp): of two programs one multiplies while the other computes what is fused behind its sums
-/// (BERT-base 0.653 ms, with the rows of `gemm` 0.675; Llama 8 layers 6.54 and 6.76).
+/// (BERT-base 0.653 ms, with the rows of `gemm` 0.675; Llama 8 layers 6.54 and 6.76). The rows of 192 and 96 columns were not fitted: they stand between
+/// their neighbours, in proportion to the columns, and were tried in models alone.
 constexpr ProductBlock kGroupBlocks[] = {{128, 256, 64, 8, 3, 1, 8.5, 9.6, 2.5},
                                          {128, 128, 64, 8, 3, 2, 6.5, 9.8, 1.35},
                                          {128, 192, 64, 8, 4, 1, 6.2, 7.5, 2.2},
