@@ -70,7 +70,7 @@ struct MachineSheet {
 
   // Rows of a product's instruction where groups of warps multiply operands of 16 bits together; 0: they do not.
   int64_t groupRows = 0;
-  // Blocks for products of 16 bits with 64 rows, columns and k or more, where such were measured.
+  // Blocks for products of 16 bits with kLeastOfBlocks rows, columns and k or more, where such were measured.
   std::span<const ProductBlock> blocks;
   // Blocks for products of f32 by three of tf32 whose right operand has its neighbours along k, where the machine has instructions for such.
   std::span<const ProductBlock> splitBlocks;
@@ -79,6 +79,10 @@ struct MachineSheet {
   double elementsPerCycle = 0, productsPerCycle = 0, bytesPerCycle = 0, tripCycles = 0, startCycles = 0;
 };
 
+/// So many rows, columns and k a product of 16 bits has at least that is computed in measured blocks.
+constexpr int64_t kLeastOfBlocks = 64;
+/// Programs of `batch` products [m, k] x [k, n] in a block.
+int64_t tilesOf(const ProductBlock &block, int64_t batch, int64_t m, int64_t n);
 /// Microseconds of `tiles` programs in a measured block, of depth `k`.
 double blockTime(const MachineSheet &machine, const ProductBlock &block, int64_t tiles, int64_t k);
 

@@ -19,7 +19,6 @@
 #include "backend/nvidia/shared.h"
 #include "base/diagnostics/backend.h"
 #include "base/fault.h"
-#include "ir/tile/attributes.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/LLVMContext.h"
@@ -301,9 +300,8 @@ bool boxesAreFaster(tt::FuncOp placed) {
   bool faster = false;
   placed.walk([&](tt::DotOp dot) {
     if (!traitsOf(dot.getOperation())->besideThreads) return;
-    llvm::SmallVector<int64_t> block(dot.getD().getType().getShape());
-    if (auto valid = dot->getAttrOfType<mlir::IntegerAttr>(tile::kValidNAttr); valid && block.size() == 2) block[1] = valid.getInt();
-    faster |= block.size() == 2 && (block[0] * block[1] < kRows * kColumns || block[0] > kRows);
+    llvm::ArrayRef<int64_t> block = dot.getD().getType().getShape();
+    faster |= block.size() == 2 && (block[0] * columnsThatCount(dot) < kRows * kColumns || block[0] > kRows);
   });
   return faster;
 }

@@ -8,6 +8,7 @@
 #include "backend/nvidia/wgmma.h"
 #include "base/diagnostics.h"
 #include "ir/layout/convert.h"
+#include "ir/tile/attributes.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
 
@@ -341,6 +342,11 @@ DotPrecision precisionOf(tt::DotOp dot) {
   case tt::InputPrecision::TF32x3: return DotPrecision::Tf32x3;
   default: return DotPrecision::Ieee;
   }
+}
+
+int64_t columnsThatCount(tt::DotOp dot) {
+  auto valid = dot->getAttrOfType<mlir::IntegerAttr>(tile::kValidNAttr);
+  return valid ? valid.getInt() : dot.getD().getType().getShape().back();
 }
 
 const DotTraits &traitsOf(DotKind kind) {

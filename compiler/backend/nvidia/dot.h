@@ -100,6 +100,8 @@ enum class DotSplit : uint8_t {
 DotPlan planDot(const Chip &chip, const Sizes &shape, int warps, const DotTypes &types, DotPrecision precision,
                 DotSplit split = DotSplit::Square);
 DotPrecision precisionOf(tt::DotOp dot);
+/// Of the product's columns the first that count (tile::kValidNAttr).
+int64_t columnsThatCount(tt::DotOp dot);
 /// Where wgmma takes an operand from, and which of its elements are neighbours there. B is in shared memory.
 enum class GroupOperand : uint8_t { Registers, AlongK, AcrossK };
 /// The plan by wgmma of a product whose operands lie so; nothing where the chip, the types or the shape have none: `why`

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "backend/nvidia/linear.h"
-#include "ir/tile/attributes.h"
 #include "backend/nvidia/matrix.h"
 #include "base/diagnostics.h"
 #include "llvm/ADT/DenseSet.h"
@@ -99,10 +98,9 @@ std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps
   if (row->imprecise && plan.types.d.isF32() && imprecise <= k)
     plan.partK = std::clamp<int64_t>((imprecise + row->k() - 1) / row->k() * row->k(), row->k(), k);
   plan.columns = columns;
-  // Of all columns the first ones count (tile::kValidNAttr).
   constexpr int64_t kColumnsOfInstruction = 8;
-  if (auto valid = dot->getAttrOfType<mlir::IntegerAttr>(tile::kValidNAttr); valid && plan.warps[1] == 1 && !plan.isSplit())
-    plan.columns = (valid.getInt() + kColumnsOfInstruction - 1) / kColumnsOfInstruction * kColumnsOfInstruction;
+  if (plan.warps[1] == 1 && !plan.isSplit())
+    plan.columns = (columnsThatCount(dot) + kColumnsOfInstruction - 1) / kColumnsOfInstruction * kColumnsOfInstruction;
   // Parts of sums are registers of their own.
   const int64_t most = plan.isSplit() ? kMostSplitSums : plan.partK ? kMostSums / 2 : kMostSums;
   if (columns > 256 || m * n > most * warps * 32)

@@ -32,17 +32,14 @@ double costOf(const ProductShape &s, int64_t parts, const MachineSheet &machine)
 
 /// Whether blocks were measured that compute it.
 bool hasBlocks(const ProductShape &s, const MachineSheet &machine) {
-  constexpr int64_t kLeast = 64;
-  return s.itemBytes <= 2 && !machine.blocks.empty() && std::min({s.m, s.n, s.k}) >= kLeast;
+  return s.itemBytes <= 2 && !machine.blocks.empty() && std::min({s.m, s.n, s.k}) >= kLeastOfBlocks;
 }
 
 /// Microseconds of a product in `parts` parts of k by the fastest measured block.
 double blocksTime(const ProductShape &s, int64_t parts, const MachineSheet &machine, double depthTimes = 1) {
   double best = std::numeric_limits<double>::max();
-  for (const ProductBlock &b : machine.blocks) {
-    const int64_t tiles = s.batch * parts * ((s.m + b.m - 1) / b.m) * ((s.n + b.n - 1) / b.n);
-    best = std::min(best, blockTime(machine, b, tiles, static_cast<int64_t>(static_cast<double>(s.k / parts) * depthTimes)));
-  }
+  const int64_t depth = static_cast<int64_t>(static_cast<double>(s.k / parts) * depthTimes);
+  for (const ProductBlock &b : machine.blocks) best = std::min(best, blockTime(machine, b, tilesOf(b, s.batch * parts, s.m, s.n), depth));
   return best;
 }
 

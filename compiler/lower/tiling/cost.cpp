@@ -112,7 +112,7 @@ CostedBlocks measuredBlocks(const MachineSheet &machine, std::span<const Product
   CostedBlocks out;
   for (const ProductBlock &b : blocks) {
     if (!s.stored && !std::has_single_bit(static_cast<uint64_t>(b.n))) continue;
-    const int64_t tiles = s.batch * ((s.m + b.m - 1) / b.m) * ((s.n + b.n - 1) / b.n);
+    const int64_t tiles = tilesOf(b, s.batch, s.m, s.n);
     out.emplace_back(blockTime(machine, b, tiles, s.k) + (s.longEpilogue ? epilogueTime(machine, b, tiles) : 0),
                      DotBlock{b.m, b.n, std::min(b.k, nextPowerOfTwo(s.k)), b.warps, b.stages});
   }
@@ -167,9 +167,8 @@ std::vector<DotBlock> dotBlocks(const TileTarget &target, const DotSizes &sizes)
       if (least < std::numeric_limits<double>::max()) byCost.emplace_back(least, best);
     }
   // Of products of 16 bits with enough of each dim the measured ones come first, whatever the others are estimated to cost; those of f32 are compared.
-  constexpr int64_t kLeast = 64;
   CostedBlocks measured;
-  if (itemBytes <= 2 && std::min({m, n, k}) >= kLeast) measured = measuredBlocks(target.machine, target.machine.blocks, sizes);
+  if (itemBytes <= 2 && std::min({m, n, k}) >= kLeastOfBlocks) measured = measuredBlocks(target.machine, target.machine.blocks, sizes);
   constexpr int64_t kRowsOfOthers = 32; // of blocks for fewer rows than a group of warps has
   if (split && m > kRowsOfOthers)
     for (auto &[time, block] : measuredBlocks(target.machine, target.machine.splitBlocks, sizes))
