@@ -14,7 +14,7 @@ Offset<fbs::Kernel> KernelRows::row(const std::string &name, const std::string &
   std::vector<Offset<flatbuffers::String>> symbols;
   std::vector<fbs::KernelUsage> usage;
   const CompiledFunction *last = nullptr;
-  std::vector<Offset<fbs::BoxForm>> forms;
+  std::vector<Offset<fbs::BoxForm>> forms, resident;
   int64_t scratch = 0;
   for (const CompiledCode &code : contents_.code) {
     auto it = std::find_if(code.functions.begin(), code.functions.end(),
@@ -34,7 +34,7 @@ Offset<fbs::Kernel> KernelRows::row(const std::string &name, const std::string &
     usage.emplace_back(it->threads, it->sharedBytes, std::max(it->clusterSize, 1), it->registers, it->spillBytes,
                        it->blocksPerSm);
     scratch = std::max(scratch, it->scratchBytes);
-    if (it->boxed) forms.push_back(boxForm(*it->boxed, symbols.size(), args));
+    if (it->boxed) (it->boxed->resident ? resident : forms).push_back(boxForm(*it->boxed, symbols.size(), args));
     symbols.push_back(fb_.CreateString(it->symbol));
   }
   if (contents_.code.empty()) note("there is no code");
@@ -55,10 +55,11 @@ Offset<fbs::Kernel> KernelRows::row(const std::string &name, const std::string &
   auto usageRows = contents_.caps.threadBlocks ? fb_.CreateVectorOfStructs(usage) : 0;
   auto placeRows = places.empty() ? 0 : fb_.CreateVectorOfStructs(places);
   auto formRows = forms.empty() ? 0 : fb_.CreateVector(forms);
+  auto residentRows = resident.empty() ? 0 : fb_.CreateVector(resident);
   return fbs::CreateKernel(fb_, fb_.CreateString(name), symbolRows, static_cast<int32_t>(args), scratch,
                            last ? last->sharedBytes : 0, last ? last->threads : 0,
                            last && last->clusterSize > 1 ? last->clusterSize : 1, serial, lineRows, docText, usageRows,
-                           checks, placeRows, formRows);
+                           checks, placeRows, formRows, residentRows);
 }
 
 Offset<fbs::BoxForm> KernelRows::boxForm(const BoxedForm &form, size_t target, size_t args) {

@@ -36,17 +36,20 @@ bool form_fits(const fbs::BoxForm &form, const plan_kernel &kernel, size_t targe
 } // namespace
 
 neso_status verify_box_forms(const plan_kernel &kernel, size_t targets) {
-  const auto *forms = kernel.row->box_forms();
-  for (uint32_t i = 0; forms && i < forms->size(); ++i)
-    if (!form_fits(*forms->Get(i), kernel, targets))
-      return fail(NESO_PACKAGE_MALFORMED, "the code of kernel '%s' that copies boxes contradicts itself", kernel.name);
+  for (const auto *forms : {kernel.row->box_forms(), kernel.row->resident_forms()})
+    for (uint32_t i = 0; forms && i < forms->size(); ++i)
+      if (!form_fits(*forms->Get(i), kernel, targets) || (forms == kernel.row->resident_forms() && forms->Get(i)->usage()->blocks_per_sm() < 1))
+        return fail(NESO_PACKAGE_MALFORMED, "the code of kernel '%s' that copies boxes contradicts itself", kernel.name);
   return NESO_OK;
 }
 
-const fbs::BoxForm *box_form(const plan_kernel &kernel, int32_t target) {
-  const auto *forms = kernel.row->box_forms();
-  for (uint32_t i = 0; forms && i < forms->size(); ++i)
-    if (forms->Get(i)->target() == target) return forms->Get(i);
+const fbs::BoxForm *box_form(const plan_kernel &kernel, int32_t target, bool *out_resident) {
+  *out_resident = false;
+  for (const auto *forms : {kernel.row->box_forms(), kernel.row->resident_forms()}) {
+    for (uint32_t i = 0; forms && i < forms->size(); ++i)
+      if (forms->Get(i)->target() == target) return forms->Get(i);
+    *out_resident = true;
+  }
   return nullptr;
 }
 

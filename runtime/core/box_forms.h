@@ -13,7 +13,7 @@ inline constexpr int kMapBytes = 128;
 /// plan is read.
 neso_status verify_box_forms(const plan_kernel &kernel, size_t targets);
 
-/// The kernel's form for a target; nullptr: it has none.
-const fbs::BoxForm *box_form(const plan_kernel &kernel, int32_t target);
+/// The kernel's form for a target; nullptr: it has none. out_resident: whether its blocks take one program after another.
+const fbs::BoxForm *box_form(const plan_kernel &kernel, int32_t target, bool *out_resident);
 
 } // namespace neso_rt

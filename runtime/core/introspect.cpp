@@ -116,7 +116,8 @@ neso_status neso_model_kernel_usage(const neso_model *m, int32_t kernel, int32_t
 
 int32_t neso_model_kernel_boxes(const neso_model *m, int32_t kernel, int32_t target) {
   if (!inside(kernel, m->plan.kernels.size())) return 0;
-  const fbs::BoxForm *form = box_form(m->plan.kernels[size_t(kernel)], target);
+  bool resident = false;
+  const fbs::BoxForm *form = box_form(m->plan.kernels[size_t(kernel)], target, &resident);
   return form ? int32_t(form->maps()->size()) : 0;
 }
 

@@ -24,10 +24,13 @@ struct BoxedTensor {
   std::vector<Expr> sizes, pitches; // of each dim; of all but the last
   std::vector<int> box;             // elements of each dim that one copy takes
 };
-/// A function once more, in code that copies boxes: its parameters are the function's, and behind them one description a tensor.
+/// A function once more, in code that copies boxes: its parameters are the function's, and behind them one description a tensor. resident: it is launched
+/// with as many blocks as the GPU holds at once, all along x, or one a program where these are fewer, and before the descriptions come the programs along
+/// x, y and z (i32).
 struct BoxedForm {
   std::string symbol;
   int32_t sharedBytes = 0, threads = 0, registers = 0, spillBytes = 0, blocksPerSm = 0; // as the function's
+  bool resident = false;
   std::vector<BoxedTensor> tensors;
 };
 

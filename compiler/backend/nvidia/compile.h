@@ -42,6 +42,7 @@ struct CompileOptions {
   /// them (CompiledFunction::boxed).
   BoxForms boxes = BoxForms::None;
   bool boxesAlone = false; // that code takes the place of the usual one: for measurements and tests
+  bool resident = false;   // and its copies run ahead over programs (passes/resident.h), where they can
   bool early = true; // products may run a turn ahead of those that use their sums, where the assembler keeps them in registers
 };
 

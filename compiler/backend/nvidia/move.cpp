@@ -118,10 +118,14 @@ Registers moveByShuffles(BlockContext &block, const ShuffleMove &move, Registers
   const ShufflePlan &plan = move.plan;
   emitPermute(block, plan.give, values);
   llvm::Value *fromThread = emitThreadPart(block, plan.from);
+  // A round in which every lane keeps what it gives needs no shuffle.
+  bool ownLane = true;
+  for (int bit = 0; bit < plan.from.inBits(kLane); ++bit) ownLane &= plan.from.basis(kLane, bit, kLane) == int64_t(1) << bit;
   Registers result;
   for (int64_t round = 0; round < plan.from.inSize(kRound); ++round) {
     int64_t give = plan.give.apply({{kRound, round}})[0].second, from = plan.from.apply({{kRound, round}})[0].second;
-    result.push_back(shuffle(block, values[size_t(give)], b.CreateXor(fromThread, b.getInt32(uint32_t(from)))));
+    llvm::Value *value = values[size_t(give)];
+    result.push_back(ownLane && from == 0 ? value : shuffle(block, value, b.CreateXor(fromThread, b.getInt32(uint32_t(from)))));
   }
   emitPermute(block, plan.put, result);
   return result;

@@ -1,5 +1,6 @@
 #include "lower/plan_to_tile/attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "ir/tile/attributes.h"
@@ -45,6 +46,11 @@ public:
     k_.code.warps = tiling_.warps, k_.code.stages = tiling_.stages;
     out_.facts = facts_;
     blockings_ = {{kBatch, x_[0], 1, -1}, {kHead, x_[1], 1, -1}, {kQuery, x_[2], tiling_.rows, 0}};
+    // Of programs that see keys up to their queries the longest go first: begun last, they would leave the other processors waiting.
+    if (spec_.causal && k_.target.threadBlocks) {
+      blockings_.back().lastFirst = true;
+      std::rotate(blockings_.begin(), blockings_.end() - 1, blockings_.end());
+    }
     bindPrograms(out_, blockings_);
     if (tiling_.rows < tiling_.queries) out_.masks.push_back(out_.compare("lt", out_.lanes(0), out_.intConst(tiling_.rows)));
     rowMask_ = out_.masks;

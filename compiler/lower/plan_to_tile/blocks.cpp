@@ -54,6 +54,9 @@ void bindPrograms(Emitter &e, const std::vector<Blocking> &blockings, Val progra
       for (size_t j = 0; j < i; ++j) outermost &= ceilDiv(blockings[j].extent, Expr(blockings[j].size)).isConst(1);
       e.facts.setRange(pid, {0, INT32_MAX});
       e.env[block] = e.index(outermost ? left : mod(left, count));
+      // Never below zero, which who asks whether an index may be negative sees by the maximum alone.
+      if (bl.lastFirst)
+        e.env[block] = e.indexBinary("arith.maxsi", e.indexBinary("arith.subi", e.index(count - Expr(1)), e.env[block]), e.intConst(0));
       e.facts.setIndex(block, count);
       left = floorDiv(left, count);
       programs = programs * count;

@@ -12,6 +12,7 @@ struct Blocking {
   int64_t size = 1;
   int frameDim = -1; // dimension of the frame that the block's lanes lie along; -1 when size is 1
   int64_t lanes = 0; // along it, where they are more than `size`: those behind are masked off
+  bool lastFirst = false; // the first programs take the last blocks
 };
 
 /// Emits the decoding of the linear program id (last blocking varies fastest), binds each symbol in e.env, adds a tile

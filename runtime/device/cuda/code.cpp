@@ -139,8 +139,11 @@ neso_status cuda_device::resolve(int32_t target) {
     NESO_TRY(resolve_entry(row.name, row.row->symbols()->Get(uint32_t(target))->c_str(),
                            usage && usage->size() > uint32_t(target) ? *usage->Get(uint32_t(target)) : of_last,
                            &out.usual));
-    out.form = driver.cuTensorMapEncodeTiled ? box_form(row, target) : nullptr;
-    if (out.form) NESO_TRY(resolve_entry(row.name, out.form->symbol()->c_str(), *out.form->usage(), &out.boxed));
+    bool resident = false;
+    out.form = driver.cuTensorMapEncodeTiled ? box_form(row, target, &resident) : nullptr;
+    if (!out.form) continue;
+    NESO_TRY(resolve_entry(row.name, out.form->symbol()->c_str(), *out.form->usage(), &out.boxed));
+    if (resident) out.resident = out.form->usage()->blocks_per_sm();
   }
   return NESO_OK;
 }

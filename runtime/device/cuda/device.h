@@ -26,6 +26,7 @@ struct cuda_kernel {
   // The code that copies boxes of tensors; nullptr: there is none, or the driver does not describe tensors.
   const fbs::BoxForm *form;
   cuda_entry boxed;
+  int32_t resident; // blocks of it on a multiprocessor, which take one program after another; 0: a block has one
 };
 
 /// What the driver says of a device.

@@ -4,7 +4,7 @@
 
 namespace neso_rt {
 namespace {
-constexpr uint64_t kGridX = 0x7fffffff, kGridYZ = 65535;
+constexpr uint64_t kGridX = 0x7fffffff, kGridYZ = 65535, kResidentPrograms = 0x7fffffff;
 }
 
 neso_status cuda_queue::launch(int32_t kernel, const void *args, const uint32_t grid[3]) {
@@ -15,20 +15,29 @@ neso_status cuda_queue::launch(int32_t kernel, const void *args, const uint32_t 
         NESO_SIZE_INVALID,
         "kernel '%s' would be launched over a grid of %u x %u x %u programs; a GPU takes 2147483647 x 65535 x 65535",
         k.name, grid[0], grid[1], grid[2]);
-  if (k.serial && uint64_t(grid[0]) * grid[1] * grid[2] != 1)
+  const uint64_t programs = uint64_t(grid[0]) * grid[1] * grid[2];
+  if (k.serial && programs != 1)
     return fail(NESO_SIZE_INVALID, "kernel '%s' needs its %llu programs in order, which a GPU does not keep", k.name,
-                (unsigned long long)grid[0] * grid[1] * grid[2]);
+                (unsigned long long)programs);
   const plan_kernel &row = on->program->kernels[size_t(kernel)];
   char *memory = static_cast<char *>(const_cast<void *>(args));
   for (int32_t i = 0; i < row.arg_count; ++i) params_[size_t(i)] = memory + row.arg_offset(i);
-  const bool boxed = k.form && maps_.make(driver_, row, *k.form, memory);
+  const bool boxed = k.form && (!k.resident || programs <= kResidentPrograms) && maps_.make(driver_, row, *k.form, memory);
   const cuda_entry &entry = boxed ? k.boxed : k.usual;
-  for (uint32_t i = 0; boxed && i < k.form->maps()->size(); ++i) params_[size_t(row.arg_count) + i] = maps_.map(i);
+  size_t at = size_t(row.arg_count);
+  uint32_t of_programs[kAxes] = {grid[0], grid[1], grid[2]};
+  uint32_t blocks[kAxes] = {grid[0], grid[1], grid[2]};
+  if (boxed && k.resident) {
+    for (uint32_t &count : of_programs) params_[at++] = &count;
+    const uint64_t most = uint64_t(gpu_.limits.processors) * uint64_t(k.resident);
+    blocks[0] = uint32_t(programs < most ? programs : most), blocks[1] = blocks[2] = 1;
+  }
+  for (uint32_t i = 0; boxed && i < k.form->maps()->size(); ++i) params_[at++] = maps_.map(i);
   ++kernel_launches_;
   box_launches_ += boxed;
   cu_launch_attribute attributes[2];
-  cu_launch_config config{grid[0], grid[1],  grid[2],    unsigned(entry.threads), 1, 1, unsigned(entry.shared_bytes),
-                          stream_, attributes, 0};
+  cu_launch_config config{blocks[0], blocks[1],  blocks[2],  unsigned(entry.threads), 1, 1, unsigned(entry.shared_bytes),
+                          stream_,   attributes, 0};
   if (entry.cluster > 1) {
     cu_launch_attribute &cluster = attributes[config.attribute_count++] = {};
     cluster.id = kCuLaunchCluster;
@@ -45,7 +54,7 @@ neso_status cuda_queue::launch(int32_t kernel, const void *args, const uint32_t 
   char what[256];
   snprintf(what, sizeof what,
            "launching kernel '%.120s' over %u x %u x %u blocks of %d threads with %d bytes of shared memory", k.name,
-           grid[0], grid[1], grid[2], entry.threads, entry.shared_bytes);
+           blocks[0], blocks[1], blocks[2], entry.threads, entry.shared_bytes);
   return check(r, what);
 }
 

@@ -57,6 +57,7 @@ public:
   void free_graph(graph *g);
 
 private:
+  static constexpr int kAxes = 3; // of a launch
   /// Bodies of choices that may lie in each other: how deep the driver nests them is not said anywhere.
   static constexpr int32_t kDepth = 8;
   /// A choice that is being recorded.

@@ -20,7 +20,7 @@ neso_status cuda_queue::start(const neso_context_options &o) {
   int32_t args = 0;
   for (size_t k = 0; k < p.kernels.size(); ++k) {
     const fbs::BoxForm *form = gpu_.kernels[k].form;
-    const int32_t count = p.kernels[k].arg_count + (form ? int32_t(form->maps()->size()) : 0);
+    const int32_t count = p.kernels[k].arg_count + (form ? kAxes + int32_t(form->maps()->size()) : 0);
     if (count > args) args = count;
   }
   branches = o.cuda_streams == 0 ? kStreams : o.cuda_streams;

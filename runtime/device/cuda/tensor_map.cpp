@@ -40,11 +40,12 @@ bool encode(const cuda_driver &driver, const fbs::TensorMap &row, const int64_t 
 neso_status tensor_maps::start(const plan &program) {
   size_t slots = 0, maps = 0;
   for (const plan_kernel &kernel : program.kernels)
-    for (uint32_t i = 0; kernel.row->box_forms() && i < kernel.row->box_forms()->size(); ++i) {
-      const fbs::BoxForm *form = kernel.row->box_forms()->Get(i);
-      if (size_t(form->slot_count()) > slots) slots = size_t(form->slot_count());
-      if (form->maps()->size() > maps) maps = form->maps()->size();
-    }
+    for (const auto *forms : {kernel.row->box_forms(), kernel.row->resident_forms()})
+      for (uint32_t i = 0; forms && i < forms->size(); ++i) {
+        const fbs::BoxForm *form = forms->Get(i);
+        if (size_t(form->slot_count()) > slots) slots = size_t(form->slot_count());
+        if (form->maps()->size() > maps) maps = form->maps()->size();
+      }
   NESO_TRY(slots_.resize(slots));
   return memory_.resize(maps * kMapBytes);
 }

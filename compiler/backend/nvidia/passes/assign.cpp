@@ -582,7 +582,8 @@ int64_t Assignment::conversionCost(LayoutRef from, LayoutRef to, mlir::Type elem
   switch (c.move) {
   case Move::None:
   case Move::Registers: return 0;
-  case Move::Shuffle: return 4 * to->inSize(kRegister);
+  // Of elements of fewer bits several travel in one word.
+  case Move::Shuffle: return std::max<int64_t>(4 * to->inSize(kRegister) * std::min(bitsOf(element), 32) / 32, 4);
   default: break;
   }
   const SharedPlan plan = cheapestShared(*from, *to, bitsOf(element));
@@ -614,22 +615,55 @@ void Assignment::settleCasts() {
     if (LayoutRef all = wantedByAll(op->getResult(0))) set(op->getResult(0), all);
 }
 
+/// `layout` with as many neighbours along `dim` in a thread as one access takes, `elements`: those that lie in other lanes of its warp come in exchange for
+/// others of its own. What tensor cores sum lies in pairs; four lanes then have eight columns each, and a row of theirs is two whole sectors. Null where
+/// lanes have nothing to exchange.
+LayoutRef Assignment::withNeighbours(LayoutRef layout, int dim, int64_t elements) {
+  const LinearLayout::Out &run = layout->out(dimName(dim));
+  // 0: elsewhere, too.
+  auto along = [&](uint64_t basis) { return uint64_t(run.of(basis)) << run.shift == basis ? run.of(basis) : 0; };
+  std::vector<LinearLayout::In> ins = layout->ins();
+  const auto at = [&](const char *name) { return llvm::find_if(ins, [&](const LinearLayout::In &in) { return in.name == name; }); };
+  std::vector<uint64_t> &registers = at(kRegister)->bases, &lanes = at(kLane)->bases;
+  bool changed = false;
+  for (int64_t bit = 1; bit < elements; bit *= 2) {
+    auto holds = [&](uint64_t basis) { return along(basis) == bit; };
+    if (llvm::any_of(registers, holds)) continue;
+    const auto lane = llvm::find_if(lanes, holds);
+    auto own = registers.end();
+    for (auto r = registers.begin(); r != registers.end(); ++r)
+      if (along(*r) >= elements && (own == registers.end() || along(*r) < along(*own))) own = r;
+    if (lane == lanes.end() || own == registers.end()) return nullptr;
+    std::swap(*lane, *own);
+    changed = true;
+  }
+  return changed ? intern(LinearLayout(std::move(ins), layout->outSizes())) : nullptr;
+}
+
 void Assignment::settleAccesses() {
   function_.walk<mlir::WalkOrder::PreOrder>([&](mlir::Operation *op) {
-    LayoutRef now = access_.lookup(op);
+    const LayoutRef now = access_.lookup(op);
     if (!now || !llvm::isa<tt::LoadOp, tt::StoreOp>(op)) return;
     mlir::Value value = llvm::isa<tt::LoadOp>(op) ? op->getResult(0) : llvm::cast<tt::StoreOp>(op).getValue();
     // Addresses and masks that lie somewhere would have to move instead.
     for (mlir::Value o : op->getOperands())
       if (o != value && kind(o) != Kind::Virtual) return;
-    LayoutRef other = llvm::isa<tt::StoreOp>(op) ? natural(value) : wantedByAll(value);
-    if (!other || other == now) return;
     const bool isLoad = llvm::isa<tt::LoadOp>(op);
-    const int64_t move =
-        isLoad ? conversionCost(now, other, elementOf(value)) : conversionCost(other, now, elementOf(value));
-    if (accessCost(op, other) > accessCost(op, now) + move) return;
-    access_[op] = other;
-    if (isLoad) set(value, other);
+    const LayoutRef other = isLoad ? wantedByAll(value) : natural(value);
+    if (!other || other == now) return;
+    auto costOf = [&](LayoutRef layout) {
+      return accessCost(op, layout) + (isLoad ? conversionCost(layout, other, elementOf(value)) : conversionCost(other, layout, elementOf(value)));
+    };
+    LayoutRef best = other;
+    int64_t least = costOf(other);
+    if (const int64_t cost = costOf(now); cost < least) best = now, least = cost;
+    const AxisInfo info = axis_.get(accessOperands(op)->ptr);
+    const int fast = int(llvm::max_element(info.contiguity) - info.contiguity.begin());
+    const int64_t run = std::min<int64_t>(axis_.vectorWidth(accessOperands(op)->ptr, accessOperands(op)->mask, fast), 128 / bitsOf(elementOf(value)));
+    if (const LayoutRef wide = withNeighbours(other, fast, run); wide && costOf(wide) < least) best = wide;
+    if (best == now) return;
+    access_[op] = best;
+    if (isLoad) set(value, best);
   });
 }
 

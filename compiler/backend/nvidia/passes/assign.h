@@ -88,6 +88,7 @@ private:
   void propagate();
   void settleCasts();
   void settleAccesses();
+  LayoutRef withNeighbours(LayoutRef layout, int dim, int64_t elements);
   /// What an access costs a warp in this layout, and a conversion; in the same unit, about a cycle of the memory pipe.
   int64_t accessCost(mlir::Operation *op, LayoutRef layout);
   int64_t conversionCost(LayoutRef from, LayoutRef to, mlir::Type element);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "backend/common/opcodes.h"
+#include "backend/nvidia/passes/resident.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/DenseMap.h"
@@ -115,7 +116,7 @@ private:
     return llvm::all_of(product, [&](int i) {
       BlockArgument argument = dyn_cast_or_null<BlockArgument>(scalars_[size_t(i)]);
       return argument && isa<tt::FuncOp>(argument.getOwner()->getParentOp()) && argument.getOwner()->isEntryBlock() &&
-             argument.getType().isInteger();
+             argument.getType().isInteger() && !isProgramCount(argument);
     });
   }
   bool isInvariant(const Polynomial &p) const {
@@ -458,9 +459,12 @@ private:
   bool notNegative(Value v) {
     APInt number;
     if (matchPattern(v, m_ConstantInt(&number))) return !number.isNegative();
-    if (positive_.contains(v)) return true;
+    if (positive_.contains(v) || isProgramCount(v)) return true;
     Operation *op = v.getDefiningOp();
-    if (!op) return false;
+    if (!op) {
+      scf::ForOp loop = dyn_cast<scf::ForOp>(cast<BlockArgument>(v).getOwner()->getParentOp());
+      return loop && v == loop.getInductionVar() && notNegative(loop.getLowerBound()) && notNegative(loop.getStep());
+    }
     if (isa<tt::GetProgramIdOp, tt::GetNumProgramsOp>(op)) return true;
     auto operand = [&](unsigned i) { return notNegative(op->getOperand(i)); };
     if (isa<arith::RemSIOp, arith::ExtSIOp, arith::IndexCastOp>(op)) return operand(0);

@@ -83,11 +83,11 @@ private:
     OpBuilder entry = entryOf(loop_);
     for (Feed &feed : feeds_)
       for (PipelinedLoad *load : feed.loads)
-        feed.boxes.push_back(describeBox(entry, b_, *load, plan_.boxes[size_t(load - plan_.loads.data())], loop_));
+        feed.boxes.push_back(describeBox(entry, b_, *load, plan_.boxes[size_t(load - plan_.loads.data())]));
     SmallVector<DescribedBox, 1> boxesOnce;
     for (auto [load, box] : llvm::zip(plan_.once, plan_.boxesOnce)) {
       load.ring = ringFor(load, 1, b_, loc_);
-      boxesOnce.push_back(describeBox(entry, b_, load, box, loop_));
+      boxesOnce.push_back(describeBox(entry, b_, load, box));
       once_.push_back({&load, {}});
     }
     // What threads have written there before does not come behind the machine's copies.

@@ -119,7 +119,11 @@ struct DescribedBox {
   llvm::SmallVector<mlir::Value, 3> indices, steps;
 };
 /// entry: at the function's begin, behind the descriptors before.
-DescribedBox describeBox(mlir::OpBuilder &entry, mlir::OpBuilder &b, const PipelinedLoad &load, const Box &box, mlir::scf::ForOp loop);
+DescribedBox describeBox(mlir::OpBuilder &entry, mlir::OpBuilder &b, const PipelinedLoad &load, const Box &box);
+/// The parts of it.
+mlir::Value describeTensor(mlir::OpBuilder &entry, const PipelinedLoad &load, const Box &box);
+llvm::SmallVector<mlir::Value, 3> firstIndices(mlir::OpBuilder &b, const PipelinedLoad &load, const Box &box);
+llvm::SmallVector<mlir::Value, 3> indexSteps(mlir::OpBuilder &b, const PipelinedLoad &load, const Box &box);
 mlir::OpBuilder entryOf(mlir::scf::ForOp loop);
 
 /// Left for what the rest of the kernel wants of shared memory while a ring is live.

@@ -6,6 +6,7 @@
 #include "backend/nvidia/passes/boxes.h"
 #include "backend/nvidia/passes/masks.h"
 #include "backend/nvidia/passes/producer.h"
+#include "backend/nvidia/passes/resident.h"
 #include "ir/tile/passes/axis_info.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
@@ -235,26 +236,6 @@ void planRows(LoopPlan &plan, const AxisInfoAnalysis &axis) {
     if (isRow(load)) addLoad(plan, load, *written, axis);
 }
 
-/// A sum of products of scalars, in `type`.
-Value compute(OpBuilder &b, Location loc, const Polynomial &p, const std::vector<Value> &scalars, Type type) {
-  Value sum;
-  auto number = [&](int64_t x) { return arith::ConstantOp::create(b, loc, b.getIntegerAttr(type, x)).getResult(); };
-  auto wide = [&](Value v) -> Value {
-    if (v.getType() == type) return v;
-    return v.getType().isIndex() ? arith::IndexCastOp::create(b, loc, type, v).getResult()
-                                 : arith::ExtSIOp::create(b, loc, type, v).getResult();
-  };
-  for (const auto &[product, factor] : p.terms) {
-    Value term = factor != 1 || product.empty() ? number(factor) : Value();
-    for (int i : product) {
-      Value v = wide(scalars[size_t(i)]);
-      term = term ? arith::MulIOp::create(b, loc, term, v).getResult() : v;
-    }
-    sum = sum ? arith::AddIOp::create(b, loc, sum, term).getResult() : term;
-  }
-  return sum ? sum : number(0);
-}
-
 } // namespace
 
 Value ringFor(const PipelinedLoad &load, int slots, OpBuilder &b, Location loc) {
@@ -401,7 +382,7 @@ private:
   bool byMachine() const { return !plan_.boxes.empty(); }
   void describeBoxes() {
     OpBuilder entry = entryOf(loop_);
-    for (auto [load, box] : llvm::zip(plan_.loads, plan_.boxes)) boxes_.push_back(describeBox(entry, b_, load, box, loop_));
+    for (auto [load, box] : llvm::zip(plan_.loads, plan_.boxes)) boxes_.push_back(describeBox(entry, b_, load, box));
   }
   void makeBarriers() {
     // What threads have written there before does not come behind the machine's copies.
@@ -741,34 +722,34 @@ void LiveBody::mark(Operation *op) {
   });
 }
 
-OpBuilder entryOf(scf::ForOp loop) { return OpBuilder::atBlockBegin(&loop->getParentOfType<tt::FuncOp>().getBody().front()); }
-
-DescribedBox describeBox(OpBuilder &entry, OpBuilder &b, const PipelinedLoad &load, const Box &box, scf::ForOp loop) {
-  tt::LoadOp op = load.load;
-  const Location loc = loop.getLoc();
-  RankedTensorType tile = cast<RankedTensorType>(op.getType());
-  DescribedBox out;
-  SmallVector<int64_t, 3> shape;
-  SmallVector<Value, 3> sizes, pitches;
-  auto add = [&](const Box::Dim &dim, int64_t elements) {
-    shape.push_back(elements);
-    const Polynomial size = dim.size ? *dim.size : Polynomial(INT32_MAX);
-    Value wide = compute(entry, loc, size, box.scalars, entry.getI64Type());
-    sizes.push_back(arith::TruncIOp::create(entry, loc, entry.getI32Type(), wide));
-    pitches.push_back(compute(entry, loc, dim.pitch, box.scalars, entry.getI64Type()));
-    out.indices.push_back(compute(b, loc, dim.first, box.scalars, b.getI32Type()));
-    out.steps.push_back(compute(b, loc, dim.step, box.scalars, b.getI32Type()));
-  };
-  if (box.outer) add(*box.outer, 1);
-  // The one with neighbours last.
-  for (int d : {1 - load.fast, load.fast}) add(box.dims[size_t(d)], tile.getDimSize(unsigned(d)));
-  out.descriptor = tt::MakeTensorDescOp::create(entry, op.getLoc(), tt::TensorDescType::get(b.getContext(), shape, tile.getElementType()),
-                                                box.base, sizes, pitches, tt::PaddingOption::PAD_ZERO);
-  return out;
+/// The function as one whose copies run ahead over programs; false where it cannot be one, and nothing is changed then.
+static bool pipelineOverPrograms(tt::FuncOp function, const Chip &chip, int warps, const PipelineOptions &options) {
+  OwningOpRef<tt::FuncOp> copy = function.clone();
+  scf::ForOp programs = makeResident(*copy);
+  if (!programs) return false;
+  std::vector<LoopPlan> plans;
+  {
+    AxisInfoAnalysis axis(*copy);
+    copy->walk([&](scf::ForOp loop) {
+      if (std::optional<LoopPlan> plan = planLoop(loop, chip, warps, options, axis)) plans.push_back(std::move(*plan));
+    });
+  }
+  std::string reason;
+  if (plans.size() == 1) planBoxes(plans[0], chip, reason);
+  if (plans.size() != 1 || !runsOverPrograms(plans[0], programs)) return false;
+  rewriteResident(plans[0], programs, warps);
+  function->setAttrs(copy->getOperation()->getAttrs());
+  function.getBody().takeBody(copy->getBody());
+  return true;
 }
 
 int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, const PipelineOptions &options, std::string *why) {
   if (!chip.has(Feature::CpAsync)) return 0;
+  if (options.resident && options.boxes && options.producer != Producers::All && pipelineOverPrograms(function, chip, warps, options)) {
+    narrowMasks(function, warps);
+    splitWholeBlocks(function);
+    return 1;
+  }
   std::vector<LoopPlan> plans;
   std::vector<PipelinedLoad> once;
   {

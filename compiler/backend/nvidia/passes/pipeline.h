@@ -83,6 +83,7 @@ struct PipelineOptions {
   Early early = Early::All; // products that run a turn ahead of the others
   bool boxes = false;  // the machine copies loads that are boxes
   Producers producer = Producers::None; // and warps of their own begin its copies
+  bool resident = false; // where they can be, the machine's copies run ahead over programs (resident.h)
   bool kept = true;    // operands that the block computed stay in shared memory from product to product
 };
 /// Rewrites the loops of `function` (after runTilePipeline) in place, and what stands in none; gives how many were. why: if given, what keeps the machine

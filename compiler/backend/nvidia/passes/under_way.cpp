@@ -220,18 +220,24 @@ private:
         assume(end, wanted);
       else if (constant.getSExtValue() - begin > most_ * step)
         assumed_.try_emplace(end, wanted);
+      assumeInside(loop);
     }
   }
 
-  /// Of loops in a branch the bounds that come from outside: whether it is taken may depend on them.
-  void assumeInside(scf::IfOp branch) {
-    branch->walk([&](scf::ForOp loop) {
-      if (!inside_.contains(loop)) return;
+  /// Of loops in a branch or another loop the bounds that come from outside: whether it is taken, and what stands in front of it, may depend on them.
+  void assumeInside(Operation *outer) {
+    outer->walk([&](scf::ForOp loop) {
+      if (loop == outer || !inside_.contains(loop)) return;
+      APInt constant;
       auto assume = [&](Value v, int64_t number) {
-        if (!branch->isAncestor(v.getParentRegion()->getParentOp()) && !numberOf(v)) assumed_.try_emplace(v, number);
+        if (!outer->isAncestor(v.getParentRegion()->getParentOp()) && !numberOf(v)) assumed_.try_emplace(v, number);
       };
       assume(loop.getLowerBound(), 0), assume(loop.getStep(), 1);
-      assume(loop.getUpperBound(), numberOf(loop.getLowerBound()).value_or(0) + turnsOf(loop) * std::max<int64_t>(numberOf(loop.getStep()).value_or(1), 1));
+      const int64_t begin = numberOf(loop.getLowerBound()).value_or(0), step = std::max<int64_t>(numberOf(loop.getStep()).value_or(1), 1);
+      const int64_t wanted = begin + turnsOf(loop) * step;
+      assume(loop.getUpperBound(), wanted);
+      if (matchPattern(loop.getUpperBound(), m_ConstantInt(&constant)) && constant.getSExtValue() - begin > most_ * step)
+        assumed_.try_emplace(loop.getUpperBound(), wanted);
     });
   }
   /// Counts what leads to a value, as far as it stands in the block.

@@ -1,6 +1,6 @@
 // neso-nvidia-compile FILE.ttir [--arch sm_90] [--warps 4] [--stages 3] [--stage ptx|layout|llvm|usage|sass] [--ready]
 // [--boxes] [--late]: the back end alone, for text tests. --ready: the function has been through runTilePipeline; --boxes: the machine
-// copies tiles that are boxes of tensors; --producer: and warps of their own begin these; --late: no product
+// copies tiles that are boxes of tensors; --resident: and ahead over programs; --producer: and warps of their own begin these; --late: no product
 // runs a turn ahead; --cubin FILE: the assembled code goes there too.
 //
 // neso-nvidia-compile FOLDER --out FOLDER: the text of each .ttir file of a folder, whose first line may hold options
@@ -24,7 +24,7 @@ namespace {
 struct Options {
   std::string file, out, cubin, arch = "sm_90", stage = "ptx";
   int warps = 4, stages = 3;
-  bool ready = false, boxes = false, late = false, producer = false;
+  bool ready = false, boxes = false, late = false, producer = false, resident = false;
 };
 
 void read(Options &o, const std::vector<std::string> &words) {
@@ -36,6 +36,8 @@ void read(Options &o, const std::vector<std::string> &words) {
       o.late = true;
     else if (word == "--boxes")
       o.boxes = true;
+    else if (word == "--resident")
+      o.boxes = o.resident = true;
     else if (word == "--producer")
       o.boxes = o.producer = true;
     else if (word.rfind("--", 0) != 0)
@@ -74,7 +76,7 @@ bool compile(const Options &o, const std::string &source, std::string &text) {
   nvidia::CompileOptions options;
   options.keepPtx = true, options.keepLlvm = o.stage == "llvm", options.keepLayouts = o.stage == "layout",
   options.assemble = o.stage == "usage" || o.stage == "sass" || !o.cubin.empty(), options.keepSass = o.stage == "sass", options.boxesAlone = o.boxes,
-  options.early = !o.late;
+  options.resident = o.resident, options.early = !o.late;
   if (o.producer) options.boxes = nvidia::BoxForms::Fed;
   const nvidia::Chip *chip = nvidia::findChip(o.arch);
   if (!chip) {

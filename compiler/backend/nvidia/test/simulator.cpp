@@ -586,6 +586,8 @@ private:
       for (int t : active_) value(t, &call) = {uint64_t(t)};
     } else if (has("read.ptx.sreg.ctaid")) {
       for (int t : active_) value(t, &call) = {0};
+    } else if (has("read.ptx.sreg.nctaid")) {
+      for (int t : active_) value(t, &call) = {1};
     } else if (id == llvm::Intrinsic::nvvm_f2tf32_rna) {
       for (int t : active_) value(t, &call) = {(argument(t, 0)[0] + 0x1000) & 0xffffe000u};
     } else if (id == llvm::Intrinsic::fma || id == llvm::Intrinsic::fmuladd) {
