@@ -6,6 +6,7 @@
 
 #include "backend/common/arg_places.h"
 #include "backend/common/llvm_common.h"
+#include "backend/common/opcodes.h"
 #include "backend/common/units.h"
 #include "backend/nvidia/assembler.h"
 #include "backend/nvidia/emitter.h"
@@ -88,7 +89,7 @@ void compileUnit(Unit &unit, const TileFunction &function, const std::string &sy
 }
 
 /// The function as the emitter reads it: passes/ in order, on a copy. A placed function stays as it is.
-Status prepareOnce(Unit &unit, const TileFunction &function, const Chip &chip, PipelineOptions pipeline) {
+Status prepareOnce(Unit &unit, const TileFunction &function, const Chip &chip, PipelineOptions pipeline, Exchange exchange = Exchange::Cheapest) {
   unit = Unit();
   unit.chip = &chip;
   unit.placed = llvm::cast<tt::FuncOp>(function.function->clone());
@@ -100,7 +101,7 @@ Status prepareOnce(Unit &unit, const TileFunction &function, const Chip &chip, P
   }
   pipeline.stages = function.stages;
   unit.pipelined = pipelineLoops(*unit.placed, chip, function.warps, pipeline, &unit.noBoxes) > 0;
-  if (Status s = placeTensors(*unit.placed, chip, function.warps); !s) return s;
+  if (Status s = placeTensors(*unit.placed, chip, function.warps, exchange); !s) return s;
 #ifndef NDEBUG
   if (Status s = verifyPlaced(*unit.placed, chip); !s) return s;
 #endif
@@ -309,6 +310,18 @@ bool boxesAreFaster(tt::FuncOp placed) {
   return faster;
 }
 
+/// Whether much is computed of sums behind the loop that multiplies: what exchanges them by shuffles then waits for it (place.h).
+bool hasLongEpilogue(tt::FuncOp function) {
+  constexpr int kLong = 28; // a gelu; not a silu
+  int cost = 0;
+  function.walk([&](mlir::Operation *op) {
+    if (classOf(codeOf(op)) != OpClass::Element || op->getNumResults() != 1 || llvm::isa<mlir::scf::ForOp>(op->getParentOp())) return;
+    auto type = llvm::dyn_cast<mlir::RankedTensorType>(op->getResult(0).getType());
+    if (type && type.getElementType().isF32()) cost += costOf(codeOf(op));
+  });
+  return cost > kLong;
+}
+
 /// A size of a tensor as the function's entry computes it of its integer arguments; nothing where it does not.
 std::optional<Expr> exprOf(mlir::Value v) {
   llvm::APInt number;
@@ -445,10 +458,17 @@ private:
   /// Copies run ahead over programs where a multiprocessor holds as many blocks then.
   void prepareResident(Unit &unit, size_t i, PipelineOptions options) {
     options.resident = true;
-    Unit stays;
-    stays.status = prepareOnce(stays, functions_[i], chip_, options);
     const auto blocks = [&](const Unit &u) { return chip_.sharedPerSm / (u.shared.bytes + kSharedOfSystem); };
-    if (stays.status && isResident(stays) && blocks(stays) == blocks(unit)) unit = std::move(stays);
+    const bool longEpilogue = hasLongEpilogue(llvm::cast<tt::FuncOp>(functions_[i].function));
+    for (Exchange exchange : {Exchange::Cheapest, Exchange::InWarps}) {
+      if (exchange == Exchange::InWarps && longEpilogue) return;
+      Unit stays;
+      stays.status = prepareOnce(stays, functions_[i], chip_, options, exchange);
+      if (!isResident(stays)) return;
+      if (!stays.status || blocks(stays) < blocks(unit)) continue;
+      unit = std::move(stays);
+      return;
+    }
   }
   static bool isResident(const Unit &unit) { return unit.placed.get()->hasAttr(placed::kResidentAttr); }
   /// Whether the function has a second form: for other chips; whose tiles the machine copies.
@@ -588,7 +608,8 @@ private:
     bool any = false;
     for (size_t i = 0; i < units_.size(); ++i) {
       if (isBoxed(i) && (assembled_.serialisedIn(boxedSymbols_[i]) || usageOf(boxedSymbols_[i]).spillBytes > 0 ||
-                         (hasProducer(boxed_[i]) && llvm::is_contained(assembled_.changed, boxedSymbols_[i])))) {
+                         (hasProducer(boxed_[i]) && llvm::is_contained(assembled_.changed, boxedSymbols_[i])) ||
+                         (isResident(boxed_[i]) && usageOf(boxed_[i], boxedSymbols_[i]).blocksPerSm < usageOf(units_[i], symbols_[i]).blocksPerSm))) {
         const bool again = isResident(boxed_[i]);
         boxed_[i] = Unit();
         if (again) {

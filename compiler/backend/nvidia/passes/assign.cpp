@@ -122,8 +122,8 @@ std::optional<AccessOperands> accessOperands(mlir::Operation *op) {
   return std::nullopt;
 }
 
-Assignment::Assignment(tt::FuncOp function, const Chip &chip, int warps)
-    : function_(function), chip_(chip), warps_(warps), axis_(function) {
+Assignment::Assignment(tt::FuncOp function, const Chip &chip, int warps, Exchange exchange)
+    : function_(function), chip_(chip), warps_(warps), exchange_(exchange), axis_(function) {
   classify();
   placeAccesses();
   placeAnchors();
@@ -657,10 +657,13 @@ void Assignment::settleAccesses() {
     LayoutRef best = other;
     int64_t least = costOf(other);
     if (const int64_t cost = costOf(now); cost < least) best = now, least = cost;
-    const AxisInfo info = axis_.get(accessOperands(op)->ptr);
-    const int fast = int(llvm::max_element(info.contiguity) - info.contiguity.begin());
-    const int64_t run = std::min<int64_t>(axis_.vectorWidth(accessOperands(op)->ptr, accessOperands(op)->mask, fast), 128 / bitsOf(elementOf(value)));
-    if (const LayoutRef wide = withNeighbours(other, fast, run); wide && costOf(wide) < least) best = wide;
+    if (exchange_ == Exchange::InWarps) {
+      const AccessOperands access = *accessOperands(op);
+      const AxisInfo info = axis_.get(access.ptr);
+      const int fast = int(llvm::max_element(info.contiguity) - info.contiguity.begin());
+      const int64_t run = std::min<int64_t>(axis_.vectorWidth(access.ptr, access.mask, fast), 128 / bitsOf(elementOf(value)));
+      if (const LayoutRef wide = withNeighbours(other, fast, run); wide && costOf(wide) < least) best = wide;
+    }
     if (best == now) return;
     access_[op] = best;
     if (isLoad) set(value, best);

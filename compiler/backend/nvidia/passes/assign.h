@@ -30,6 +30,7 @@
 
 #include "backend/nvidia/chip.h"
 #include "backend/nvidia/dot.h"
+#include "backend/nvidia/passes/place.h"
 #include "ir/layout/convert.h"
 #include "ir/layout/gpu.h"
 #include "ir/tile/passes/axis_info.h"
@@ -53,7 +54,7 @@ public:
   enum class Kind : uint8_t { Scalar, Virtual, Derived, Placed };
 
   /// `function` is a tile function after runTilePipeline, on a chip with `warps` warps a block.
-  Assignment(tt::FuncOp function, const Chip &chip, int warps);
+  Assignment(tt::FuncOp function, const Chip &chip, int warps, Exchange exchange = Exchange::Cheapest);
   ~Assignment();
 
   Kind kind(mlir::Value v) const;
@@ -102,6 +103,7 @@ private:
   tt::FuncOp function_;
   const Chip &chip_;
   int warps_;
+  Exchange exchange_;
   AxisInfoAnalysis axis_;
   std::deque<LinearLayout> pool_;
   llvm::DenseMap<mlir::Value, Kind> kinds_;

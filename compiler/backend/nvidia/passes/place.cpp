@@ -52,8 +52,8 @@ SmallVector<int32_t> together(const Assignment &layouts, const AccessOperands &a
 
 class Placer {
 public:
-  Placer(tt::FuncOp function, const Chip &chip, int warps)
-      : function_(function), chip_(chip), warps_(warps), layouts_(function, chip, warps), b_(function.getContext()) {}
+  Placer(tt::FuncOp function, const Chip &chip, int warps, Exchange exchange)
+      : function_(function), chip_(chip), warps_(warps), layouts_(function, chip, warps, exchange), b_(function.getContext()) {}
 
   Status run() {
     describe();
@@ -532,6 +532,6 @@ private:
 
 } // namespace
 
-Status placeTensors(tt::FuncOp function, const Chip &chip, int warps) { return Placer(function, chip, warps).run(); }
+Status placeTensors(tt::FuncOp function, const Chip &chip, int warps, Exchange exchange) { return Placer(function, chip, warps, exchange).run(); }
 
 } // namespace neso::nvidia
