@@ -72,15 +72,15 @@ struct Sum {
   float sum = 0, by = 0;
   int64_t boxLaunches = 0;
 };
-Sum sumOf(Loaded &m, int64_t skip, int64_t rows, int64_t columns, int64_t pitch) {
+Sum sumOf(Loaded &m, int64_t skip, int64_t rows, int64_t columns, int64_t pitch, const uint32_t *programs = nullptr) {
   void *x = nullptr, *out = nullptr;
   EXPECT_EQ(neso_context_allocate(m.context, 4096, &x), NESO_OK);
   EXPECT_EQ(neso_context_allocate(m.context, 8, &out), NESO_OK);
   for (int i = 0; i < 1024; ++i) fake_cuda::host<float>(x)[i] = float(i % 7);
   neso_arg args[kArgs];
   args[0].ptr = static_cast<float *>(x) + skip, args[1].ptr = out, args[2].i64 = rows, args[3].i64 = columns, args[4].i64 = pitch;
-  const uint32_t grid[] = {1, 1, 1};
-  EXPECT_EQ(neso_kernel_launch(m.context, "sum", grid, args, kArgs), NESO_OK) << neso_error_text();
+  const uint32_t one[] = {1, 1, 1};
+  EXPECT_EQ(neso_kernel_launch(m.context, "sum", programs ? programs : one, args, kArgs), NESO_OK) << neso_error_text();
   EXPECT_EQ(neso_context_synchronize(m.context), NESO_OK);
   neso_device_stats stats;
   neso_context_get_device_stats(m.context, &stats);
@@ -146,6 +146,37 @@ TEST_F(Boxes, AProgramThatDividesByZeroRunsTheUsualCode) {
   Loaded m(kernelAlone(form).package(), 1, &o);
   ASSERT_EQ(m.status, NESO_OK) << neso_error_text();
   EXPECT_EQ(sumOf(m, 0, 3, 0, 8).by, 1);
+}
+
+// Blocks that take one program after another: as many as the fake's eight multiprocessors hold, or one a program where these are fewer; told of all programs.
+TEST_F(Boxes, ResidentBlocksAreAsManyAsTheDeviceHolds) {
+  static std::array<uint64_t, 6> seen;
+  fake_cuda::addKernel(
+      "sum_boxes", kArgs + 3,
+      [](const fake_cuda::Launch &l) {
+        for (size_t axis : {0, 1, 2}) seen[axis] = l.grid[axis], seen[3 + axis] = *static_cast<uint32_t *>(l.params[kArgs + axis]);
+        fake_cuda::pointer<float>(l, 1)[1] = 2;
+        return fake_cuda::tensorMap(l, kArgs + 3).rank == 2 ? 0 : 1;
+      },
+      1);
+  B::Form form = formOf();
+  form.resident = 2;
+  const neso_context_options o = onGpu();
+  Loaded m(kernelAlone(form).package(), 1, &o);
+  ASSERT_EQ(m.status, NESO_OK) << neso_error_text();
+  EXPECT_EQ(neso_model_kernel_boxes(m.model, 0, 0), 1);
+  struct Case {
+    std::array<uint32_t, 3> programs, blocks;
+  };
+  for (const auto &[programs, blocks] : {Case{{5, 1, 1}, {5, 1, 1}}, Case{{3, 2, 2}, {12, 1, 1}}, Case{{16, 1, 1}, {16, 1, 1}}, Case{{7, 5, 3}, {16, 1, 1}}}) {
+    EXPECT_EQ(sumOf(m, 0, 4, 32, 32, programs.data()).by, 2);
+    EXPECT_EQ(seen, (std::array<uint64_t, 6>{blocks[0], blocks[1], blocks[2], programs[0], programs[1], programs[2]}));
+  }
+  // Their numbers have 31 bits.
+  const uint32_t many[] = {1u << 20, 1u << 11, 1};
+  EXPECT_EQ(sumOf(m, 0, 4, 32, 32, many).by, 1);
+  form.resident = 0;
+  EXPECT_STATUS(Loaded(kernelAlone(form).package(), 1, &o).status, NESO_PACKAGE_MALFORMED, "contradicts itself");
 }
 
 TEST_F(Boxes, ADriverThatDescribesNoTensorsRunsTheUsualCode) {

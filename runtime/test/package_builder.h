@@ -136,31 +136,33 @@ public:
     std::vector<int64_t> constants;
     int32_t slots = 0, target = 0;
     std::vector<fbs::SizeInst> program;
+    std::optional<int32_t> resident; // blocks a multiprocessor, which take one program after another
   };
   std::vector<Form> forms;
-  flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<fbs::BoxForm>>> formRows(const std::string &symbol) {
+  flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<fbs::BoxForm>>> formRows(const std::string &symbol, bool resident) {
     std::vector<flatbuffers::Offset<fbs::BoxForm>> rows;
     for (const Form &form : forms) {
+      if (form.resident.has_value() != resident) continue;
       std::vector<flatbuffers::Offset<fbs::TensorMap>> maps;
       for (const Map &m : form.maps)
         maps.push_back(fbs::CreateTensorMap(fb, m.argument, m.item, fb.CreateVector(m.sizes), fb.CreateVector(m.pitches),
                                             fb.CreateVector(m.box)));
-      fbs::KernelUsage usage(threads, sharedBytes, cluster, 0, 0, 0);
+      fbs::KernelUsage usage(threads, sharedBytes, cluster, 0, 0, form.resident.value_or(0));
       rows.push_back(fbs::CreateBoxForm(fb, form.target, fb.CreateString(symbol + "_boxes"), &usage, fb.CreateVector(maps),
                                         fb.CreateVector(form.constants), form.slots,
                                         fb.CreateVectorOfStructs(form.program)));
     }
-    forms.clear();
     return rows.empty() ? 0 : fb.CreateVector(rows);
   }
   int32_t kernel(const std::string &symbol, int args, int64_t scratch = 0, bool serial = false) {
     std::vector<flatbuffers::Offset<flatbuffers::String>> symbols;
     for (size_t t = 0; t < (targets.empty() ? 1 : targets.size()); ++t) symbols.push_back(fb.CreateString(symbol));
     auto places = argPlaces.empty() ? 0 : fb.CreateVectorOfStructs(argPlaces);
-    auto boxes = formRows(symbol);
+    auto boxes = formRows(symbol, false), resident = formRows(symbol, true);
+    forms.clear();
     kernels.push_back(fbs::CreateKernel(fb, fb.CreateString(symbol), fb.CreateVector(symbols), args, scratch,
                                         sharedBytes, targets.empty() ? 0 : threads, cluster, serial, 0, 0, 0, 0, places,
-                                        boxes));
+                                        boxes, resident));
     return int32_t(kernels.size() - 1);
   }
   /// Code for GPUs in place of the CPU's; before the first kernel. "sm_90": something that looks like a cubin,

@@ -429,7 +429,7 @@ TEST(Package, GpuCodeCarriesItsUsageForEachTarget) {
   f.name = f.symbol = "scale";
   f.sharedBytes = 65536, f.threads = 256, f.clusterSize = 2, f.registers = 40, f.spillBytes = 8, f.blocksPerSm = 3;
   const Expr rows = Symbol::of(Symbol::Kind::Argument, 1);
-  f.boxed = BoxedForm{"scale_boxes", 1024, 256, 30, 0, 4, {{0, 2, {rows * 2, 64}, {rows + 8}, {8, 64}}, {0, 4, {rows}, {}, {32}}}};
+  f.boxed = BoxedForm{"scale_boxes", 1024, 256, 30, 0, 4, false, {{0, 2, {rows * 2, 64}, {rows + 8}, {8, 64}}, {0, 4, {rows}, {}, {32}}}};
   cubin.functions = {f};
   f.boxed.reset();
   ptx.target = "compute_90", ptx.format = CompiledCode::Format::Ptx, ptx.image = {'/', '/'};
@@ -457,6 +457,13 @@ TEST(Package, GpuCodeCarriesItsUsageForEachTarget) {
   ASSERT_EQ(neso_model_kernel_usage(model, 0, 1, &usage), NESO_OK);
   EXPECT_EQ(usage.shared_bytes, 1024);
   EXPECT_EQ(neso_model_kernel_usage(model, 0, 2, &usage), NESO_INVALID_ARGUMENT);
+  neso_model_free(model);
+  // Where its blocks take one program after another, an older runtime does not see it.
+  contents.code[0].functions[0].boxed->resident = true;
+  bytes = packageBytes(contents);
+  ASSERT_TRUE(static_cast<bool>(bytes));
+  ASSERT_EQ(neso_model_load_memory(bytes->data(), bytes->size(), nullptr, &model), NESO_OK) << neso_error_text();
+  EXPECT_EQ(neso_model_kernel_boxes(model, 0, 0), 2);
   neso_model_free(model);
 }
 

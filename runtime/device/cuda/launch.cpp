@@ -25,10 +25,10 @@ neso_status cuda_queue::launch(int32_t kernel, const void *args, const uint32_t 
   const bool boxed = k.form && (!k.resident || programs <= kResidentPrograms) && maps_.make(driver_, row, *k.form, memory);
   const cuda_entry &entry = boxed ? k.boxed : k.usual;
   size_t at = size_t(row.arg_count);
-  uint32_t of_programs[kAxes] = {grid[0], grid[1], grid[2]};
+  uint64_t of_programs[kAxes] = {grid[0], grid[1], grid[2]}; // each in a slot, as the kernel's arguments are
   uint32_t blocks[kAxes] = {grid[0], grid[1], grid[2]};
   if (boxed && k.resident) {
-    for (uint32_t &count : of_programs) params_[at++] = &count;
+    for (uint64_t &count : of_programs) params_[at++] = &count;
     const uint64_t most = uint64_t(gpu_.limits.processors) * uint64_t(k.resident);
     blocks[0] = uint32_t(programs < most ? programs : most), blocks[1] = blocks[2] = 1;
   }
