@@ -67,3 +67,10 @@ def attention():
     masked = lambda q, k, v: attend((q @ k.mT * 0.25).masked_fill(torch.ones(q.shape[2], q.shape[2], dtype=torch.bool).triu(1), -math.inf), v)
     result.append(c("dynamic_causal", masked, *sizes[0], more=sizes[1:], dynamic=({2: N}, {2: N}, {2: N})))
     return result
+
+
+def causal_blocks():
+    """Several blocks of queries, each of which sees keys up to its own: as many as there are queries, and another number of them."""
+    causal = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return [c(f"{name}_{dtype}", causal, *(f"{dtype} {s}" for s in sizes)) for dtype in ("bf16", "f32")
+            for name, sizes in (("square", ("1x3x150x16",) * 3), ("fewer_keys", ("2x1x140x16", "2x1x70x16", "2x1x70x8")), ("more_keys", ("1x2x70x8", "1x2x150x8", "1x2x150x8")))]

@@ -99,6 +99,39 @@ TEST_F(Resident, TheVerifierNoticesWhatIsLeftOut) {
   }
 }
 
+// Where results are stored with fewer bits than sums have, they go through shared memory that rings leave no room for, or by shuffles.
+TEST_F(Resident, ResultsByShufflesLeaveRingsTheirRoom) {
+  auto ofHalves = [&](const Kernel &k, Exchange exchange) {
+    std::string text = textOf(k);
+    for (size_t at; (at = text.find("ptr<f32>")) != std::string::npos;) text.replace(at, 8, "ptr<f16>");
+    const std::string tile = std::to_string(k.bm) + "x" + std::to_string(k.bn);
+    const std::string store = "tt.store %56, %47#2";
+    text.replace(text.find(store), store.size(), "%half = arith.truncf %47#2 : tensor<" + tile + "xf32> to tensor<" + tile + "xf16>\n    tt.store %56, %half");
+    tt::FuncOp function = parse(text);
+    PipelineOptions options;
+    options.boxes = options.resident = true, options.stages = k.stages;
+    EXPECT_EQ(pipelineLoops(function, chip_, k.warps, options), 1);
+    Status placed = placeTensors(function, chip_, k.warps, exchange);
+    EXPECT_TRUE(bool(placed)) << placed.error().str();
+    shared_ = allocateShared(function, chip_).bytes;
+    return function;
+  };
+  const Kernel large{false, 128, 256, 64, 8, 3};
+  ofHalves(large, Exchange::Cheapest);
+  EXPECT_GT(shared_, chip_.sharedPerBlock);
+  ofHalves(large, Exchange::InWarps);
+  EXPECT_LE(shared_, chip_.sharedPerBlock);
+  for (const Kernel &k : {kSmall, kTwoGroups}) {
+    const Size s{2 * k.bm - 16, k.bn, 3 * k.bk};
+    fill(k, s);
+    tt::FuncOp function = ofHalves(k, Exchange::InWarps);
+    function.walk([](placed::ConvertLayoutOp op) { EXPECT_FALSE(op->hasAttr(placed::kSharedAttr)); });
+    ASSERT_EQ(simulate(function, k, s, {-1, false, true}), "");
+    const std::vector<uint8_t> wanted = stored(wanted_, k);
+    EXPECT_EQ(std::memcmp(wanted.data(), got_.data(), wanted.size()), 0);
+  }
+}
+
 // Programs that wait for one another must not come one after another, and those whose loops differ are not known ahead.
 TEST_F(Resident, OthersHaveBlocksOfTheirOwn) {
   auto isResident = [&](std::string text, const std::string &from, const std::string &to) {
