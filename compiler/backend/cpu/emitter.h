@@ -338,6 +338,8 @@ private:
   };
   std::optional<MaskedReduction> maskedReduction(mlir::Operation *op, bool across);
   mlir::Value statedMask(mlir::Operation *op);
+  /// What all elements of v are where `mask` is false, which is found on the way if it is null; null: that is no one number known now.
+  llvm::Constant *outsideMask(mlir::Value v, mlir::Value &mask, int depth = 0);
   /// Where the mask ends along the axis: it is true at [0, sure), false from `end` on (i32; between them nothing is
   /// known). outside (i1): there are positions behind `end`.
   struct Reach {

@@ -151,8 +151,9 @@ TEST_P(KernelTest, ShortRowsThatPart) {
 }
 
 /// Reduces a column of 256 floats, or 64 rows of 32 columns to one row, of which a mask leaves some: where it is false,
-/// elements are `other`, by a select or by the load itself.
-std::string maskedReduction(const std::string &combine, const std::string &other, bool across, bool selects) {
+/// elements are `other`, by the load itself or by a select, or twice that, by the sum of the load with itself.
+enum class Form { Loads, Selects, Doubles };
+std::string maskedReduction(const std::string &combine, const std::string &other, bool across, Form form) {
   std::string text = across ? R"(module {
   tt.func public @reduce(%src: !tt.ptr<f32>, %dst: !tt.ptr<f32>, %start: i32, %n: i32, %columns: i32) {
     %r = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
@@ -210,7 +211,8 @@ std::string maskedReduction(const std::string &combine, const std::string &other
 })";
   const std::string shape = across ? "64x32x" : "256x", pointers = "tensor<" + shape + "!tt.ptr<f32>>",
                     floats = "tensor<" + shape + "f32>", bits = "tensor<" + shape + "i1>";
-  const std::string load = selects ? "%zero = arith.constant dense<0.000000e+00> : " + floats +
+  const std::string load = form == Form::Doubles ? "%y = tt.load %p, %mask, %other : " + pointers + "\n    %x = arith.addf %y, %y : " + floats
+                           : form == Form::Selects ? "%zero = arith.constant dense<0.000000e+00> : " + floats +
                                          "\n    %y = tt.load %p, %mask, %zero : " + pointers +
                                          "\n    %x = arith.select %mask, %y, %other : " + bits + ", " + floats
                                    : "%x = tt.load %p, %mask, %other : " + pointers;
@@ -237,8 +239,9 @@ TEST_P(KernelTest, ReductionsEndWhereTheirMaskDoes) {
                         {"arith.maximumf", "2.000000e+00", 2, most}, {"arith.minimumf", "-3.000000e+00", -3, least}};
   for (const Case &c : cases)
     for (bool across : {false, true})
-      for (bool selects : {false, true}) {
-        Kernel k(maskedReduction(c.combine, c.other, across, selects), GetParam());
+      for (Form form : {Form::Loads, Form::Selects, Form::Doubles}) {
+        const float times = form == Form::Doubles ? 2 : 1;
+        Kernel k(maskedReduction(c.combine, c.other, across, form), GetParam());
         ASSERT_TRUE(k.ok()) << k.error;
         const int extent = across ? 64 : 256, width = across ? 32 : 1;
         for (bool zeros : {false, true})
@@ -253,7 +256,7 @@ TEST_P(KernelTest, ReductionsEndWhereTheirMaskDoes) {
                   for (int i = 0; i < extent; ++i) {
                     const int index = static_cast<int>(static_cast<uint32_t>(start) + static_cast<uint32_t>(i));
                     const bool on = index < n && (!across || column < columns);
-                    const float v = on ? x[static_cast<size_t>(i * width + column)] : c.outside;
+                    const float v = times * (on ? x[static_cast<size_t>(i * width + column)] : c.outside);
                     want = i == 0 ? v : c.f(want, v);
                   }
                   ASSERT_EQ(out[static_cast<size_t>(column)], want)
