@@ -502,7 +502,9 @@ void Emitter::emitStores(llvm::ArrayRef<mlir::Operation *> stores) {
     llvm::SmallVector<mlir::Value, 8> all(masks.begin(), masks.end());
     for (mlir::Value m : masksBelow(values, shape))
       if (std::find(all.begin(), all.end(), m) == all.end()) all.push_back(m);
-    runNest(nest, {all, sameMask, 0, true, takesApart(nest, values)}, [&](const Index &index) {
+    Nest cut = nest;
+    const llvm::SmallVector<mlir::Value, 2> remainders = remaindersBelow(cut, values);
+    runNest(cut, {all, sameMask, 0, true, takesApart(nest, values), remainders}, [&](const Index &index) {
       if (masks.empty()) cover(shape, &index);
       storeAll(stores, index);
     });

@@ -270,6 +270,78 @@ TEST_P(KernelTest, ReductionsEndWhereTheirMaskDoes) {
       }
 }
 
+/// Copies x[row, (start + column) % n] of 4 rows of 128 columns, -1 where the remainder is no column of x, which has 256.
+std::string turned(const std::string &remainder, bool marked) {
+  std::string text = R"(module {
+  tt.func public @turned(%x: !tt.ptr<f32>, %dst: !tt.ptr<f32>, %start: i32, %n: i32) {
+    %c = tt.make_range {end = 128 : i32, start = 0 : i32} : tensor<128xi32>
+    %columns = tt.expand_dims %c {axis = 0 : i32} : tensor<128xi32> -> tensor<1x128xi32>
+    %r = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<4xi32>
+    %rows = tt.expand_dims %r {axis = 1 : i32} : tensor<4xi32> -> tensor<4x1xi32>
+    %s = tt.splat %start : i32 -> tensor<1x128xi32>
+    %from = arith.addi %s, %columns MARK : tensor<1x128xi32>
+    %period = tt.splat %n : i32 -> tensor<1x128xi32>
+    %turned = REMAINDER %from, %period : tensor<1x128xi32>
+    %bound = arith.constant dense<256> : tensor<1x128xi32>
+    %zero = arith.constant dense<0> : tensor<1x128xi32>
+    %below = arith.cmpi slt, %turned, %bound : tensor<1x128xi32>
+    %above = arith.cmpi sge, %turned, %zero : tensor<1x128xi32>
+    %inside = arith.andi %below, %above : tensor<1x128xi1>
+    %mask = tt.broadcast %inside : tensor<1x128xi1> -> tensor<4x128xi1>
+    %c256 = arith.constant dense<256> : tensor<4x1xi32>
+    %pitch = arith.muli %rows, %c256 overflow<nsw> : tensor<4x1xi32>
+    %pb = tt.broadcast %pitch : tensor<4x1xi32> -> tensor<4x128xi32>
+    %tb = tt.broadcast %turned : tensor<1x128xi32> -> tensor<4x128xi32>
+    %at = arith.addi %pb, %tb MARK : tensor<4x128xi32>
+    %xp = tt.splat %x : !tt.ptr<f32> -> tensor<4x128x!tt.ptr<f32>>
+    %xq = tt.addptr %xp, %at : tensor<4x128x!tt.ptr<f32>>, tensor<4x128xi32>
+    %other = arith.constant dense<-1.0> : tensor<4x128xf32>
+    %v = tt.load %xq, %mask, %other : tensor<4x128x!tt.ptr<f32>>
+    %c128 = arith.constant dense<128> : tensor<4x1xi32>
+    %outPitch = arith.muli %rows, %c128 overflow<nsw> : tensor<4x1xi32>
+    %ob = tt.broadcast %outPitch : tensor<4x1xi32> -> tensor<4x128xi32>
+    %cb = tt.broadcast %columns : tensor<1x128xi32> -> tensor<4x128xi32>
+    %to = arith.addi %ob, %cb overflow<nsw> : tensor<4x128xi32>
+    %dp = tt.splat %dst : !tt.ptr<f32> -> tensor<4x128x!tt.ptr<f32>>
+    %dq = tt.addptr %dp, %to : tensor<4x128x!tt.ptr<f32>>, tensor<4x128xi32>
+    tt.store %dq, %v : tensor<4x128x!tt.ptr<f32>>
+    tt.return
+  }
+})";
+  auto replace = [&](const std::string &what, const std::string &with) {
+    for (size_t p; (p = text.find(what)) != std::string::npos;) text.replace(p, what.size(), with);
+  };
+  replace("REMAINDER", remainder), replace("MARK", marked ? "overflow<nsw>" : "");
+  return text;
+}
+
+// Vectors in which a remainder turns over go another way than those in which it does not, whatever the period; dividends may be negative and, where
+// nothing says that they are not to, wrap around.
+TEST_P(KernelTest, RemaindersTurnOver) {
+  for (const char *remainder : {"arith.remui", "arith.remsi"})
+    for (bool marked : {false, true}) {
+      const bool isSigned = std::string(remainder) == "arith.remsi";
+      Kernel k(turned(remainder, marked), GetParam());
+      ASSERT_TRUE(k.ok()) << k.error;
+      std::vector<float> x(4 * 256), out(4 * 128);
+      for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+      for (int start : {0, 1, 5, 17, 100, 250, 1000, -3, -200, INT32_MAX - 127, INT32_MAX - 40, INT32_MIN})
+        for (int n : {1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 128, 200, 256, 300, INT32_MAX, -7, -64, INT32_MIN}) {
+          if (marked && start > INT32_MAX - 127) continue;
+          k.run({pointer(x.data()), pointer(out.data()), integer(start), integer(n)}, 1);
+          for (int row = 0; row < 4; ++row)
+            for (int column = 0; column < 128; ++column) {
+              const uint32_t place = static_cast<uint32_t>(start) + static_cast<uint32_t>(column);
+              const int64_t turned = isSigned ? static_cast<int64_t>(static_cast<int32_t>(place)) % n
+                                              : static_cast<int32_t>(place % static_cast<uint32_t>(n));
+              const float want = turned >= 0 && turned < 256 ? static_cast<float>(row * 256 + turned) : -1.0f;
+              ASSERT_EQ(out[static_cast<size_t>(row * 128 + column)], want)
+                  << remainder << " marked " << marked << " start " << start << " n " << n << " row " << row << " column " << column;
+            }
+        }
+    }
+}
+
 /// Sums x[column] * w[row, column] of 16 rows, over the columns with start + column (+ row, if `slanted`) < n.
 std::string maskedRows(bool slanted) {
   std::string text = R"(module {
