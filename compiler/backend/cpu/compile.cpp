@@ -44,7 +44,7 @@ void compileUnit(Unit &unit, const std::vector<TileFunction> &functions, CpuLeve
     Working at("kernel", functions[i].name, &loc);
     mlir::OwningOpRef<tt::FuncOp> written = withOneTurnWrittenOut(llvm::cast<tt::FuncOp>(functions[i].function));
     Emitter emitter(module, level);
-    Result<int64_t> scratch = emitter.emitKernel(written ? *written : functions[i].function, out[i].symbol);
+    Result<int64_t> scratch = emitter.emitKernel(written ? *written : functions[i].function, out[i].symbol, functions[i].programs);
     if (!scratch) {
       unit.status = scratch.takeError();
       return;

@@ -50,8 +50,8 @@ mlir::Value partAlong(mlir::Value mask, int axis);
 class Emitter {
 public:
   Emitter(llvm::Module &module, CpuLevel level);
-  /// Emits `function` as `symbol`; returns its scratch bytes.
-  Result<int64_t> emitKernel(mlir::Operation *function, const std::string &symbol);
+  /// Emits `function` as `symbol`; returns its scratch bytes. programs: of each launch; 0: known at run time only.
+  Result<int64_t> emitKernel(mlir::Operation *function, const std::string &symbol, int64_t programs = 0);
 
 private:
   // ---- frame of the kernel (emit.cpp)
@@ -153,7 +153,8 @@ private:
   llvm::Value *loadTogetherIfAll(const Lanes &pointer, int64_t size, llvm::Type *memory, llvm::Value *mask, llvm::Value *pass);
   bool keepsNeighbours(mlir::Value v);
   llvm::Value *gatherOrRun(llvm::Value *pointers, llvm::Type *memory);
-  void storeAt(const Lanes &pointer, const Lanes &value, mlir::Type element, const Lanes *mask);
+  /// pastCaches: whole lines at 64 bytes' alignment go to memory without being read first (streams.cpp).
+  void storeAt(const Lanes &pointer, const Lanes &value, mlir::Type element, const Lanes *mask, bool pastCaches = false);
   /// Neighbours in groups of this many lie side by side in memory, groups do not; 0: there are no such groups, or small ones.
   int64_t groupOf(const Lanes &pointer, int64_t size) const;
   Lanes loadOp(mlir::Operation *op, const Index &index);
@@ -289,6 +290,12 @@ private:
   bool rowsFollow(llvm::ArrayRef<mlir::Value> values, llvm::ArrayRef<int64_t> shape, int axis, int dim);
   /// Whether something of the shape below v would be kept for others when all elements are visited.
   bool keepsBelow(mlir::Value v, llvm::ArrayRef<int64_t> shape);
+
+  // ---- stores past the caches (streams.cpp)
+  /// Whether this run of the stores is to go there (i1); null: it never is.
+  llvm::Value *goesPastCaches(const Nest &nest, llvm::ArrayRef<mlir::Operation *> stores);
+  bool mayGoPastCaches(const Nest &nest, mlir::Operation *store);
+  llvm::Value *turnsAround(mlir::Operation *op);
 
   // ---- windows that slide (windows.cpp)
   /// Positions [begin, end) at which the masks' parts along that dimension are the same. From `stored` on nothing is stored.
@@ -583,6 +590,9 @@ private:
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Buffer *, 2>> freeAfter_;
   int64_t scratchTop_ = 0;
   bool usesTiles_ = false; // matrix tile registers
+  bool pastCaches_ = false; // the running nest's stores go past the caches
+  int64_t programs_ = 0; // of each launch; 0: the grid says
+  bool leavesStores_ = false; // some do, so that the kernel waits for them at its end
   std::optional<Gathering> gathering_;
 
   std::vector<Frame> frames_;

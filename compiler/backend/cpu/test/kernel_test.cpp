@@ -2,6 +2,7 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
+#include "backend/cpu/target.h"
 #include "backend/cpu/test/harness.h"
 
 namespace neso::cpu::test {
@@ -18,6 +19,30 @@ TEST_P(KernelTest, VectorAddMasksItsTail) {
   k.run({pointer(x.data()), pointer(y.data()), pointer(out.data()), integer(n)}, (n + 1023) / 1024);
   for (size_t i = 0; i < n; ++i) ASSERT_EQ(out[i], x[i] + y[i]) << i;
   for (size_t i = n; i < n + 64; ++i) ASSERT_EQ(out[i], -7.0f);
+}
+
+// A launch that writes 16 MiB goes past the caches where results begin at a line; one that begins in the middle of one does not, nor one of fewer bytes.
+// All say the same.
+TEST_P(KernelTest, LargeResultsGoPastTheCaches) {
+  Kernel k(kernelText("vector_add"), GetParam(), true);
+  ASSERT_TRUE(k.ok()) << k.error;
+  const bool wide = allLevels()[static_cast<size_t>(GetParam())].wide;
+  EXPECT_EQ(k.code.llvmText.find("!nontemporal") != std::string::npos, wide);
+  EXPECT_EQ(k.code.llvmText.find("@llvm.x86.sse.sfence()") != std::string::npos, wide);
+  const size_t most = (size_t{4} << 20) + 5003;
+  std::vector<float> x = numbers(most, 1), y = numbers(most, 2), memory(most + 96);
+  float *line = memory.data();
+  while (reinterpret_cast<uintptr_t>(line) % 64) ++line;
+  for (size_t n : {most, size_t{5003}})
+    for (size_t shift : {0, 1, 16}) {
+      std::fill(memory.begin(), memory.end(), -7.0f);
+      float *out = line + shift;
+      k.run({pointer(x.data()), pointer(y.data()), pointer(out), integer(static_cast<int64_t>(n))}, static_cast<uint32_t>((n + 1023) / 1024));
+      size_t wrong = 0;
+      for (size_t i = 0; i < n; ++i) wrong += out[i] != x[i] + y[i];
+      ASSERT_EQ(wrong, 0u) << n << " from " << shift;
+      ASSERT_EQ(out[n], -7.0f);
+    }
 }
 
 // LLVM 22 may split a constant AVX2 mask into halves and then drop one (see the comparison of integers in
