@@ -9,7 +9,7 @@
 // Files: emit.cpp frame of the kernel and walk over operations; eval.cpp tensor expressions at an index;
 // elementwise.cpp one operation on lanes; memory.cpp loads, stores, atomics, buffers; loops.cpp loop nests; masks.cpp how far they run; control.cpp
 // scf and cf; affine.h and proofs.cpp what is known of indices; reduce.cpp reductions and scans; dot.cpp matrix products, dot_operand.cpp their operands, dot_fixed.cpp those of few rows with weights of four bits, dot_tiles.cpp
-// those by matrix tiles, dot_reuse.cpp what of them is kept from turn to turn and from program to program; uses.cpp
+// those by matrix tiles, dot_reuse.cpp what of them is kept from turn to turn and from program to program; streams.cpp stores past the caches; uses.cpp
 // what is virtual and what is not.
 #pragma once
 #include <functional>

@@ -5,6 +5,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
 #include "llvm/ADT/SetVector.h"
 
 namespace neso::cpu {
@@ -12,6 +13,9 @@ namespace neso::cpu {
 namespace {
 /// Bodies of more operations keep their time elsewhere than in the carried tiles.
 constexpr int kMostOperations = 64;
+/// Turns that are taken at a time where there are so many, in loops of so short bodies.
+constexpr int64_t kTurns = 4, kLongestStep = 1 << 20;
+constexpr size_t kMostRepeated = 24;
 
 bool isTensor(mlir::Value v) { return llvm::isa<mlir::RankedTensorType>(v.getType()); }
 
@@ -177,6 +181,51 @@ llvm::SmallVector<mlir::Value, 4> neededOf(const Candidate &c, llvm::DenseSet<ml
   return needed;
 }
 
+/// The loop's body once more, behind where b stands, for an index and carried values of its own; gives what it hands on.
+llvm::SmallVector<mlir::Value, 4> copyBody(mlir::OpBuilder &b, mlir::scf::ForOp loop, mlir::Value iv, mlir::ValueRange carried) {
+  mlir::IRMapping map;
+  map.map(loop.getInductionVar(), iv);
+  map.map(loop.getRegionIterArgs(), carried);
+  for (mlir::Operation &op : loop.getBody()->without_terminator()) b.clone(op, map);
+  llvm::SmallVector<mlir::Value, 4> next;
+  for (mlir::Value v : loop.getBody()->getTerminator()->getOperands()) next.push_back(map.lookupOrDefault(v));
+  return next;
+}
+
+/// Several turns at a time, then the rest one by one: between those of one time tiles are in registers. For loops from zero by a constant, whose
+/// carried tiles all accumulate.
+void takeSeveralTurns(mlir::scf::ForOp loop) {
+  llvm::APInt lo, step;
+  if (!matchPattern(loop.getLowerBound(), mlir::m_ConstantInt(&lo)) || !lo.isZero() || !matchPattern(loop.getStep(), mlir::m_ConstantInt(&step))) return;
+  if (loop->hasAttr("unsignedCmp") || step.getBitWidth() != 32 || !step.isStrictlyPositive() || step.getSExtValue() > kLongestStep) return;
+  if (loop.getBody()->getOperations().size() > kMostRepeated) return;
+  for (unsigned i = 0; i < loop.getNumResults(); ++i)
+    if (isTensor(loop.getResult(i)) && !isAccumulated(loop, i)) return;
+  mlir::OpBuilder b(loop);
+  const mlir::Location loc = loop.getLoc();
+  auto number = [&](int64_t v) -> mlir::Value { return mlir::arith::ConstantIntOp::create(b, loc, v, 32); };
+  const int64_t stride = step.getSExtValue(), all = kTurns * stride;
+  // Of max(n - (kTurns - 1) * step, 0) indices from zero on every kTurns * step-th begins several turns that all take place.
+  mlir::Value zero = number(0), n = mlir::arith::MaxSIOp::create(b, loc, loop.getUpperBound(), zero);
+  mlir::Value end = mlir::arith::MaxSIOp::create(b, loc, mlir::arith::SubIOp::create(b, loc, n, number(all - stride)), zero);
+  mlir::Value times = mlir::arith::DivUIOp::create(b, loc, mlir::arith::AddIOp::create(b, loc, end, number(all - 1)), number(all));
+  mlir::Value rest = mlir::arith::MulIOp::create(b, loc, times, number(all));
+  auto several = mlir::scf::ForOp::create(b, loc, zero, end, number(all), loop.getInitArgs(), [&](mlir::OpBuilder &inner, mlir::Location, mlir::Value iv, mlir::ValueRange carried) {
+    llvm::SmallVector<mlir::Value, 4> values(carried);
+    for (int64_t turn = 0; turn < kTurns; ++turn) {
+      mlir::Value at = iv;
+      if (turn) {
+        mlir::Value ahead = mlir::arith::ConstantIntOp::create(inner, loc, turn * stride, 32);
+        at = mlir::arith::AddIOp::create(inner, loc, iv, ahead, mlir::arith::IntegerOverflowFlags::nsw);
+      }
+      values = copyBody(inner, loop, at, values);
+    }
+    mlir::scf::YieldOp::create(inner, loc, values);
+  });
+  loop.getLowerBoundMutable().assign(rest);
+  loop.getInitArgsMutable().assign(several.getResults());
+}
+
 void writeOut(const Candidate &c) {
   mlir::scf::ForOp loop = c.loop;
   for (mlir::Operation *op : c.before) op->moveBefore(loop);
@@ -206,7 +255,7 @@ void writeOut(const Candidate &c) {
         map.map(result, map.lookupOrDefault(next));
     } else {
       copyPlainOperands(side, loop, map);
-      side.clone(*loop, map);
+      takeSeveralTurns(llvm::cast<mlir::scf::ForOp>(side.clone(*loop, map)));
     }
     for (mlir::Operation *op : c.behind) {
       copyPlainOperands(side, op, map);

@@ -7,6 +7,9 @@
 //     acc = for i = lo to n step B (acc = 0) { acc + x[i] }      s = if lo < n and not lo + B < n { reduce(0 + x[lo]) }
 //     s = reduce(acc)                                       →        else { acc = for … ; reduce(acc) }
 //
+// On the other side, a loop from zero by a constant takes four turns at a time, where so many are left, and the rest one by one: tiles go to memory
+// and back once for four. Sums are added up in the same order.
+//
 // The loop's own test decides, with what it computes when it wraps around. It stands before the emitter, on its own copy of the function: the tile program
 // that others see, and other back ends, keep the loop.
 #pragma once
