@@ -43,6 +43,7 @@ struct TileFunction {
   int warps = 4;                       // for blocks of threads: a power of two
   int stages = 3;                      // for blocks of threads: of software pipelines
   int maxRegisters = 0;                // of a thread, as tl's maxnreg; 0: the assembler chooses
+  int64_t programs = 0;                // of each of its launches; 0: known at run time only
 };
 
 /// What an assembler says of one function.

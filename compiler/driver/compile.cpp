@@ -264,6 +264,8 @@ private:
                                  [&](const plan::Kernel &k) { return k.function == func.getName(); });
       NESO_CHECK(kernel != plan.kernels.end(), "a tile function without a kernel");
       functions.push_back({func, kernel->function, kernel->warps, kernel->stages});
+      if (llvm::all_of(kernel->grid, [](const Expr &e) { return e.isConst(); }))
+        functions.back().programs = kernel->grid[0].constValue() * kernel->grid[1].constValue() * kernel->grid[2].constValue();
     }
     CodeRequest request;
     constexpr unsigned kMostThreads = 16;

@@ -8,6 +8,7 @@
 #include "backend/common/special.h"
 #include "backend/common/units.h"
 #include "backend/cpu/emitter.h"
+#include "backend/cpu/one_turn.h"
 #include "base/diagnostics/backend.h"
 #include "base/fault.h"
 #include "ir/tile/tile.h"
@@ -41,8 +42,9 @@ void compileUnit(Unit &unit, const std::vector<TileFunction> &functions, CpuLeve
   for (size_t i : unit.functions) {
     const SourceLoc loc = sourceLoc(functions[i].function->getLoc());
     Working at("kernel", functions[i].name, &loc);
+    mlir::OwningOpRef<tt::FuncOp> written = withOneTurnWrittenOut(llvm::cast<tt::FuncOp>(functions[i].function));
     Emitter emitter(module, level);
-    Result<int64_t> scratch = emitter.emitKernel(functions[i].function, out[i].symbol);
+    Result<int64_t> scratch = emitter.emitKernel(written ? *written : functions[i].function, out[i].symbol, functions[i].programs);
     if (!scratch) {
       unit.status = scratch.takeError();
       return;

@@ -5,6 +5,7 @@
 #include "base/diagnostics/backend.h"
 #include "ir/tile/tile.h"
 #include "mlir/IR/BuiltinAttributes.h"
+#include "llvm/IR/IntrinsicsX86.h"
 #include "llvm/Support/SaveAndRestore.h"
 
 namespace neso::cpu {
@@ -69,7 +70,8 @@ llvm::AllocaInst *Emitter::entryAlloca(llvm::Type *type, const char *name) {
 
 Value *Emitter::globalText(llvm::StringRef text) { return b.CreateGlobalString(text, "text"); }
 
-Result<int64_t> Emitter::emitKernel(mlir::Operation *function, const std::string &symbol) {
+Result<int64_t> Emitter::emitKernel(mlir::Operation *function, const std::string &symbol, int64_t programs) {
+  programs_ = programs;
   llvm::LLVMContext &context = module_.getContext();
   llvm::Type *ptr = b.getPtrTy(), *i64 = b.getInt64Ty();
   auto *type = llvm::FunctionType::get(b.getVoidTy(), {ptr, ptr, i64, i64, ptr}, false);
@@ -117,6 +119,8 @@ Result<int64_t> Emitter::emitKernel(mlir::Operation *function, const std::string
   exit->moveAfter(&fn_->back());
   b.SetInsertPoint(exit);
   if (usesTiles_) configureTiles(exit);
+  // Whoever is told that the launch has ended finds in memory what it wrote.
+  if (leavesStores_) b.CreateIntrinsic(b.getVoidTy(), llvm::Intrinsic::x86_sse_sfence, {});
   b.CreateRetVoid();
   if (error_) return std::move(*error_);
   return (scratchTop_ + 63) / 64 * 64;

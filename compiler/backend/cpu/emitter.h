@@ -9,7 +9,7 @@
 // Files: emit.cpp frame of the kernel and walk over operations; eval.cpp tensor expressions at an index;
 // elementwise.cpp one operation on lanes; memory.cpp loads, stores, atomics, buffers; loops.cpp loop nests; masks.cpp how far they run; control.cpp
 // scf and cf; affine.h and proofs.cpp what is known of indices; reduce.cpp reductions and scans; dot.cpp matrix products, dot_operand.cpp their operands, dot_fixed.cpp those of few rows with weights of four bits, dot_tiles.cpp
-// those by matrix tiles, dot_reuse.cpp what of them is kept from turn to turn and from program to program; uses.cpp
+// those by matrix tiles, dot_reuse.cpp what of them is kept from turn to turn and from program to program; streams.cpp stores past the caches; uses.cpp
 // what is virtual and what is not.
 #pragma once
 #include <functional>
@@ -50,8 +50,8 @@ mlir::Value partAlong(mlir::Value mask, int axis);
 class Emitter {
 public:
   Emitter(llvm::Module &module, CpuLevel level);
-  /// Emits `function` as `symbol`; returns its scratch bytes.
-  Result<int64_t> emitKernel(mlir::Operation *function, const std::string &symbol);
+  /// Emits `function` as `symbol`; returns its scratch bytes. programs: of each launch; 0: known at run time only.
+  Result<int64_t> emitKernel(mlir::Operation *function, const std::string &symbol, int64_t programs = 0);
 
 private:
   // ---- frame of the kernel (emit.cpp)
@@ -153,7 +153,8 @@ private:
   llvm::Value *loadTogetherIfAll(const Lanes &pointer, int64_t size, llvm::Type *memory, llvm::Value *mask, llvm::Value *pass);
   bool keepsNeighbours(mlir::Value v);
   llvm::Value *gatherOrRun(llvm::Value *pointers, llvm::Type *memory);
-  void storeAt(const Lanes &pointer, const Lanes &value, mlir::Type element, const Lanes *mask);
+  /// pastCaches: whole lines at 64 bytes' alignment go to memory without being read first (streams.cpp).
+  void storeAt(const Lanes &pointer, const Lanes &value, mlir::Type element, const Lanes *mask, bool pastCaches = false);
   /// Neighbours in groups of this many lie side by side in memory, groups do not; 0: there are no such groups, or small ones.
   int64_t groupOf(const Lanes &pointer, int64_t size) const;
   Lanes loadOp(mlir::Operation *op, const Index &index);
@@ -250,13 +251,20 @@ private:
     int64_t start = 0;                  // first position of the vector direction; a multiple of the width
     bool narrowTail = false;            // the tail runs in vectors of one register: body looks at width_
     bool pieces = false;                // a tail of known length runs in whole vectors, each half as wide as the last
+    llvm::ArrayRef<mlir::Value> remainders = {}; // of the nest's shape, which most vectors do not turn over in (remaindersBelow)
   };
   /// Runs body at every index of the nest. With masks, a main loop in which they are known to be true and a tail.
   void runNest(const Nest &nest, const Masks &masks, llvm::function_ref<void(const Index &)> body);
   void vectorLoop(const Nest &nest, Index &index, const Masks &masks, llvm::function_ref<void(const Index &)> body);
   /// The vectors of it at [lo, hi), where the masks in `known` hold.
   void vectorSteps(const Nest &nest, const Index &outer, llvm::Value *lo, llvm::Value *hi, llvm::ArrayRef<mlir::Value> known,
-                   llvm::function_ref<void(const Index &)> body);
+                   llvm::function_ref<void(const Index &)> body, llvm::ArrayRef<mlir::Value> remainders = {});
+  /// Remainders below `values` that addresses are made of and whose dividend grows by one along the nest's vector direction, which is
+  /// cut into narrower vectors where most turn over in wide ones.
+  llvm::SmallVector<mlir::Value, 2> remaindersBelow(Nest &nest, llvm::ArrayRef<mlir::Value> values);
+  /// Of the vector that begins at iv: the remainders' first elements go to `first`; whether none turns over in it (i1); null: that cannot be told.
+  llvm::Value *growEvenly(const Nest &nest, const Index &outer, llvm::Value *iv, llvm::ArrayRef<mlir::Value> remainders,
+                          llvm::SmallVectorImpl<llvm::Value *> &first);
   /// All of them under their masks, each in code of its own; up to `end` (null: to the nest's end).
   void fewSteps(const Nest &nest, const Index &outer, const Masks &masks, llvm::Value *end,
                 llvm::function_ref<void(const Index &)> body);
@@ -282,6 +290,12 @@ private:
   bool rowsFollow(llvm::ArrayRef<mlir::Value> values, llvm::ArrayRef<int64_t> shape, int axis, int dim);
   /// Whether something of the shape below v would be kept for others when all elements are visited.
   bool keepsBelow(mlir::Value v, llvm::ArrayRef<int64_t> shape);
+
+  // ---- stores past the caches (streams.cpp)
+  /// Whether this run of the stores is to go there (i1); null: it never is.
+  llvm::Value *goesPastCaches(const Nest &nest, llvm::ArrayRef<mlir::Operation *> stores);
+  bool mayGoPastCaches(const Nest &nest, mlir::Operation *store);
+  llvm::Value *turnsAround(mlir::Operation *op);
 
   // ---- windows that slide (windows.cpp)
   /// Positions [begin, end) at which the masks' parts along that dimension are the same. From `stored` on nothing is stored.
@@ -338,6 +352,8 @@ private:
   };
   std::optional<MaskedReduction> maskedReduction(mlir::Operation *op, bool across);
   mlir::Value statedMask(mlir::Operation *op);
+  /// What all elements of v are where `mask` is false, which is found on the way if it is null; null: that is no one number known now.
+  llvm::Constant *outsideMask(mlir::Value v, mlir::Value &mask, int depth = 0);
   /// Where the mask ends along the axis: it is true at [0, sure), false from `end` on (i32; between them nothing is
   /// known). outside (i1): there are positions behind `end`.
   struct Reach {
@@ -574,6 +590,9 @@ private:
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Buffer *, 2>> freeAfter_;
   int64_t scratchTop_ = 0;
   bool usesTiles_ = false; // matrix tile registers
+  bool pastCaches_ = false; // the running nest's stores go past the caches
+  int64_t programs_ = 0; // of each launch; 0: the grid says
+  bool leavesStores_ = false; // some do, so that the kernel waits for them at its end
   std::optional<Gathering> gathering_;
 
   std::vector<Frame> frames_;

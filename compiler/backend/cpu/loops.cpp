@@ -148,6 +148,11 @@ namespace {
 /// Operations that a walk below a value looks at, at most: more than a window of 7 x 7 has.
 constexpr size_t kMostWalked = 4096;
 
+/// Remainders that a vector's first elements are computed of; more are left to lanes.
+constexpr size_t kMostRemainders = 2;
+/// Vectors of several registers are taken where a period is as many of them long.
+constexpr int64_t kPeriods = 8;
+
 /// Vectors of one register that take their masks one by one rather than in loops.
 constexpr int64_t kFewVectors = 4;
 
@@ -354,19 +359,90 @@ bool Emitter::takesFewVectors(int64_t extent) const {
   return caps_.maskedMemory && extent <= kFewVectors * caps_.f32Lanes;
 }
 
+llvm::SmallVector<mlir::Value, 2> Emitter::remaindersBelow(Nest &nest, llvm::ArrayRef<mlir::Value> values) {
+  llvm::SmallVector<mlir::Value, 2> found;
+  if (nest.vectorDim < 0 || nest.width == 1) return found;
+  llvm::SmallVector<mlir::Value, 8> pointers;
+  for (mlir::Value v : values)
+    if (llvm::isa<tt::PointerType>(elementOf(v.getType()))) pointers.push_back(v);
+  walkBelow(*uses_, values, [&](mlir::Operation *op) {
+    if (codeOf(op) == OpCode::Load) pointers.push_back(op->getOperand(0));
+    return !buffers_.count(op->getResult(0));
+  });
+  walkBelow(*uses_, pointers, [&](mlir::Operation *op) {
+    if (buffers_.count(op->getResult(0)) || codeOf(op) == OpCode::Load) return false;
+    if (codeOf(op) != OpCode::RemUI && codeOf(op) != OpCode::RemSI) return true;
+    auto type = llvm::dyn_cast<mlir::RankedTensorType>(op->getResult(0).getType());
+    if (!type || type.getElementTypeBitWidth() > 32 || !spreadsTo(type.getShape(), nest.shape) || type.getShape()[static_cast<size_t>(nest.vectorDim)] != nest.extent)
+      return true;
+    Conditions conditions;
+    std::optional<Step> step = affine_.along(op->getOperand(0), nest.vectorDim, conditions), still = affine_.along(op->getOperand(1), nest.vectorDim, conditions);
+    if (step && step->isUnit() && still && still->isZero() && conditions.empty()) found.push_back(op->getResult(0));
+    return true;
+  });
+  if (found.size() > kMostRemainders) found.clear();
+  // The wider the vectors, the more of them does a short period turn over in.
+  for (mlir::Value r : found) {
+    const mlir::Value n = r.getDefiningOp()->getOperand(1);
+    const Lanes period = eval(n, Index(shapeOf(n.getType()).size(), uniformInt(0)));
+    auto *known = llvm::dyn_cast<llvm::ConstantInt>(period.base);
+    if (known && known->getZExtValue() < static_cast<uint64_t>(kPeriods * nest.width)) nest.width = std::min<int64_t>(nest.width, caps_.f32Lanes);
+  }
+  return found;
+}
+
+Value *Emitter::growEvenly(const Nest &nest, const Index &outer, Value *iv, llvm::ArrayRef<mlir::Value> remainders,
+                           llvm::SmallVectorImpl<Value *> &first) {
+  Nest one = nest;
+  one.width = 1;
+  Value *all = nullptr;
+  for (mlir::Value r : remainders) {
+    mlir::Operation *op = r.getDefiningOp();
+    const Index at = indexIn(r, vectorIndex(one, outer, iv));
+    const Lanes x = eval(op->getOperand(0), at), n = eval(op->getOperand(1), at);
+    if (!x.uniform() || !n.uniform()) return nullptr;
+    llvm::Type *type = x.base->getType();
+    first.push_back(emitDivision(codeOf(op), x.base, n.base));
+    // The dividend does not wrap around in the vector, nor become positive; as many elements are left before it turns over.
+    const bool isSigned = codeOf(op) == OpCode::RemSI;
+    const unsigned bits = type->getIntegerBitWidth();
+    auto number = [&](const llvm::APInt &v) { return llvm::ConstantInt::get(type, v); };
+    const llvm::APInt width(bits, static_cast<uint64_t>(nest.width));
+    const llvm::APInt most = (isSigned ? llvm::APInt::getSignedMaxValue(bits) : llvm::APInt::getMaxValue(bits)) - width;
+    Value *fits = b.CreateICmpULE(x.base, number(most));
+    Value *left = b.CreateSub(n.base, first.back());
+    fits = b.CreateAnd(fits, b.CreateICmpSGE(left, number(width)));
+    // As signed numbers they grow, too.
+    if (!isSigned) fits = b.CreateAnd(fits, b.CreateICmpSGT(n.base, number(llvm::APInt(bits, 0))));
+    all = all ? b.CreateAnd(all, fits) : fits;
+  }
+  return all;
+}
+
 void Emitter::vectorSteps(const Nest &nest, const Index &outer, Value *lo, Value *hi, llvm::ArrayRef<mlir::Value> known,
-                          llvm::function_ref<void(const Index &)> body) {
+                          llvm::function_ref<void(const Index &)> body, llvm::ArrayRef<mlir::Value> remainders) {
   width_ = nest.width;
-  forLoop(lo, hi, nest.width, [&](Value *iv) {
+  auto step = [&](Value *iv, llvm::ArrayRef<Value *> first) {
     Index index = vectorIndex(nest, outer, iv);
-    if (!known.empty()) {
-      Lanes yes;
-      yes.base = b.getTrue();
-      // Known inside this loop only: what a load may leave out its mask for is not moved out of it.
-      yes.level = static_cast<uint8_t>(currentLevel());
-      for (mlir::Value m : known) frames_.back().memo[keyOf(m, indexIn(m, index))] = yes;
+    // Known here only: what a load may leave out its mask for is not moved out of this loop.
+    auto know = [&](mlir::Value v, Lanes lanes) {
+      lanes.level = static_cast<uint8_t>(currentLevel());
+      frames_.back().memo[keyOf(v, indexIn(v, index))] = lanes;
+    };
+    for (mlir::Value m : known) know(m, fromValue(b.getTrue(), 0));
+    for (size_t k = 0; k < first.size(); ++k) {
+      Lanes run = fromValue(first[k], 0);
+      run.kind = Lanes::Kind::Offsets, run.offsets = pool_.run(nest.width, 1), run.exact = true;
+      know(remainders[k], run);
     }
     body(index);
+  };
+  forLoop(lo, hi, nest.width, [&](Value *iv) {
+    llvm::SmallVector<Value *, 2> first;
+    Value *evenly = remainders.empty() || nest.width == 1 ? nullptr : growEvenly(nest, outer, iv, remainders, first);
+    if (!evenly) return step(iv, {});
+    ifThen(evenly, [&] { step(iv, first); });
+    ifThen(b.CreateNot(evenly), [&] { step(iv, {}); });
   });
 }
 
@@ -390,7 +466,7 @@ void Emitter::fewSteps(const Nest &nest, const Index &outer, const Masks &masks,
 void Emitter::vectorLoop(const Nest &nest, Index &outer, const Masks &masks,
                          llvm::function_ref<void(const Index &)> body) {
   auto run = [&](const Nest &cut, Value *lo, Value *hi, llvm::ArrayRef<mlir::Value> known) {
-    vectorSteps(cut, outer, lo, hi, known, body);
+    vectorSteps(cut, outer, lo, hi, known, body, masks.remainders);
   };
   width_ = nest.width;
   auto number = [&](int64_t n) { return b.getInt32(static_cast<uint32_t>(n)); };

@@ -6,10 +6,14 @@
 #include "backend/cpu/emitter.h"
 #include "backend/cpu/places.h"
 #include "ir/tile/tile.h"
+#include "llvm/Support/SaveAndRestore.h"
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/Analysis/VectorUtils.h"
 
 namespace neso::cpu {
+
+/// Of a cache.
+static constexpr int64_t kLineBytes = 64;
 
 using llvm::Value;
 
@@ -200,7 +204,7 @@ Lanes Emitter::loadAt(const Lanes &pointer, mlir::Type element, const Lanes *mas
   return fromValue(fromMemory(b.CreateMaskedGather(vectorType(width_), pointers, align, m, pass)), level);
 }
 
-void Emitter::storeAt(const Lanes &pointer, const Lanes &value, mlir::Type element, const Lanes *mask) {
+void Emitter::storeAt(const Lanes &pointer, const Lanes &value, mlir::Type element, const Lanes *mask, bool pastCaches) {
   const int64_t size = bytesOf(element);
   llvm::Type *memory = memoryTypeOf(element);
   const llvm::Align align(std::max<int64_t>(size, 1));
@@ -235,7 +239,11 @@ void Emitter::storeAt(const Lanes &pointer, const Lanes &value, mlir::Type eleme
   if (contiguous) {
     if (m)
       b.CreateMaskedStore(v, pointer.base, align, m);
-    else
+    else if (pastCaches && width_ * size % kLineBytes == 0) {
+      llvm::StoreInst *store = b.CreateAlignedStore(v, pointer.base, llvm::Align(kLineBytes));
+      store->setMetadata(llvm::LLVMContext::MD_nontemporal, llvm::MDNode::get(b.getContext(), llvm::ConstantAsMetadata::get(b.getInt32(1))));
+      leavesStores_ = true;
+    } else
       b.CreateAlignedStore(v, pointer.base, align);
     return;
   }
@@ -441,7 +449,7 @@ void Emitter::storeTogether(llvm::MutableArrayRef<PlacedStore> stores) {
     mlir::Type element = elementOf(stores[k].op->getOperand(1).getType());
     const llvm::SmallVector<size_t, 8> run = interleavedWith(k, stores);
     if (run.empty()) {
-      storeAt(stores[k].pointer, stores[k].value, element, stores[k].mask.base ? &stores[k].mask : nullptr);
+      storeAt(stores[k].pointer, stores[k].value, element, stores[k].mask.base ? &stores[k].mask : nullptr, pastCaches_);
       continue;
     }
     llvm::SmallVector<Value *, 8> vectors;
@@ -497,16 +505,28 @@ void Emitter::emitStores(llvm::ArrayRef<mlir::Operation *> stores) {
   Nest nest = planNest(shape, values, 64);
   together_ = stores;
   const std::optional<Sliding> sliding = slidingWindow(nest, stores);
-  sink([&] {
-    if (sliding) return runSliding(nest, *sliding, stores);
-    llvm::SmallVector<mlir::Value, 8> all(masks.begin(), masks.end());
-    for (mlir::Value m : masksBelow(values, shape))
-      if (std::find(all.begin(), all.end(), m) == all.end()) all.push_back(m);
-    runNest(nest, {all, sameMask, 0, true, takesApart(nest, values)}, [&](const Index &index) {
-      if (masks.empty()) cover(shape, &index);
-      storeAll(stores, index);
+  auto emit = [&] {
+    sink([&] {
+      if (sliding) return runSliding(nest, *sliding, stores);
+      llvm::SmallVector<mlir::Value, 8> all(masks.begin(), masks.end());
+      for (mlir::Value m : masksBelow(values, shape))
+        if (std::find(all.begin(), all.end(), m) == all.end()) all.push_back(m);
+      Nest cut = nest;
+      const llvm::SmallVector<mlir::Value, 2> remainders = remaindersBelow(cut, values);
+      runNest(cut, {all, sameMask, 0, true, takesApart(nest, values), remainders}, [&](const Index &index) {
+        if (masks.empty()) cover(shape, &index);
+        storeAll(stores, index);
+      });
     });
-  });
+  };
+  if (Value *past = sliding ? nullptr : goesPastCaches(nest, stores)) {
+    auto emitPast = [&] {
+      llvm::SaveAndRestore<bool> on(pastCaches_, true);
+      emit();
+    };
+    branch(past, emitPast, emit);
+  } else
+    emit();
   commitKept();
   together_ = {};
 }

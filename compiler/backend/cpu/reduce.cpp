@@ -54,6 +54,9 @@ constexpr int64_t kStreams = 8;
 /// again at each row's begin. On Zen 4 it reads up to 2.3 times as much from memory as eight streams of 1 KiB and 1.15 times as much from the
 /// third cache; on Sapphire Rapids as much. What rows are multiplied with is read once more for each row and has to stay in the first cache.
 constexpr int64_t kShortRow = 8192;
+/// Operations between a reduction and the mask of what it adds up, at most, and the cost of one.
+constexpr int kDeepestMasked = 8;
+constexpr int kCheapMasked = 5;
 /// Rows of columns whose elements are combined at one time, at most.
 constexpr int64_t kRowsTogether = 4;
 
@@ -87,23 +90,40 @@ mlir::Value Emitter::statedMask(mlir::Operation *op) {
   return mask;
 }
 
+llvm::Constant *Emitter::outsideMask(mlir::Value v, mlir::Value &mask, int depth) {
+  mlir::Operation *def = v.getDefiningOp();
+  if (!def || depth > kDeepestMasked || buffers_.count(v) || !uses_->isVirtual(def)) return nullptr;
+  const OpCode code = codeOf(def);
+  if (code == OpCode::Splat) return llvm::dyn_cast_or_null<llvm::Constant>(scalar(def->getOperand(0)).base);
+  if (code == OpCode::ArithConstant) return llvm::dyn_cast_or_null<llvm::Constant>(constant(def->getAttr("value"), elementOf(v.getType())).base);
+  const bool selects = code == OpCode::Select && isTensor(def->getOperand(0).getType());
+  if (selects || (code == OpCode::Load && def->getNumOperands() > 2)) {
+    mlir::Value own = def->getOperand(selects ? 0 : 1);
+    if (mask && mask != own) return nullptr;
+    mask = own;
+    return outsideMask(def->getOperand(2), mask, depth + 1);
+  }
+  // Functions are no constants before LLVM has looked at them.
+  if (classOf(code) != OpClass::Element || costOf(code) > kCheapMasked || def->getNumResults() != 1 || def->getNumRegions()) return nullptr;
+  llvm::SmallVector<Lanes, 4> args;
+  for (mlir::Value o : def->getOperands()) {
+    llvm::Constant *c = isTensor(o.getType()) ? outsideMask(o, mask, depth + 1) : nullptr;
+    if (!c) return nullptr;
+    args.push_back(fromValue(c, currentLevel()));
+  }
+  const llvm::SmallVector<Lanes, 2> results = elementwise(def, args);
+  llvm::Constant *c = results.empty() ? nullptr : llvm::dyn_cast_or_null<llvm::Constant>(results[0].base);
+  return c && !llvm::isa<llvm::UndefValue>(c) ? c : nullptr;
+}
+
 std::optional<Emitter::MaskedReduction> Emitter::maskedReduction(mlir::Operation *op, bool across) {
   if (mlir::Value mask = across ? mlir::Value() : statedMask(op)) return MaskedReduction{mask, nullptr, {}};
   llvm::Constant *identity = reduceIdentity(op);
   mlir::Value source = op->getOperand(0);
-  mlir::Operation *def = source.getDefiningOp();
-  if (!identity || !def || buffers_.count(source) || !uses_->isVirtual(def)) return std::nullopt;
-  const bool selects = codeOf(def) == OpCode::Select && isTensor(def->getOperand(0).getType());
-  const bool loads = codeOf(def) == OpCode::Load && def->getNumOperands() > 2;
-  if (!selects && !loads) return std::nullopt;
-  mlir::Value mask = def->getOperand(selects ? 0 : 1), other = def->getOperand(2);
-  mlir::Operation *filled = other.getDefiningOp();
-  llvm::Value *value = nullptr;
-  if (filled && codeOf(filled) == OpCode::Splat) value = scalar(filled->getOperand(0)).base;
-  if (filled && codeOf(filled) == OpCode::ArithConstant)
-    value = constant(filled->getAttr("value"), elementOf(other.getType())).base;
-  auto *outside = llvm::dyn_cast_or_null<llvm::Constant>(value);
-  if (!outside || outside->getType() != identity->getType() ||
+  if (!identity || !source.getDefiningOp() || buffers_.count(source)) return std::nullopt;
+  mlir::Value mask;
+  llvm::Constant *outside = outsideMask(source, mask);
+  if (!outside || !mask || outside->getType() != identity->getType() ||
       !onceIsOften(codeOf(&op->getRegion(0).front().front()), outside))
     return std::nullopt;
   // What is kept on the way must be there as a whole.

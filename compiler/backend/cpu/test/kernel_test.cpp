@@ -2,6 +2,7 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
+#include "backend/cpu/target.h"
 #include "backend/cpu/test/harness.h"
 
 namespace neso::cpu::test {
@@ -18,6 +19,30 @@ TEST_P(KernelTest, VectorAddMasksItsTail) {
   k.run({pointer(x.data()), pointer(y.data()), pointer(out.data()), integer(n)}, (n + 1023) / 1024);
   for (size_t i = 0; i < n; ++i) ASSERT_EQ(out[i], x[i] + y[i]) << i;
   for (size_t i = n; i < n + 64; ++i) ASSERT_EQ(out[i], -7.0f);
+}
+
+// A launch that writes 16 MiB goes past the caches where results begin at a line; one that begins in the middle of one does not, nor one of fewer bytes.
+// All say the same.
+TEST_P(KernelTest, LargeResultsGoPastTheCaches) {
+  Kernel k(kernelText("vector_add"), GetParam(), true);
+  ASSERT_TRUE(k.ok()) << k.error;
+  const bool wide = allLevels()[static_cast<size_t>(GetParam())].wide;
+  EXPECT_EQ(k.code.llvmText.find("!nontemporal") != std::string::npos, wide);
+  EXPECT_EQ(k.code.llvmText.find("@llvm.x86.sse.sfence()") != std::string::npos, wide);
+  const size_t most = (size_t{4} << 20) + 5003;
+  std::vector<float> x = numbers(most, 1), y = numbers(most, 2), memory(most + 96);
+  float *line = memory.data();
+  while (reinterpret_cast<uintptr_t>(line) % 64) ++line;
+  for (size_t n : {most, size_t{5003}})
+    for (size_t shift : {0, 1, 16}) {
+      std::fill(memory.begin(), memory.end(), -7.0f);
+      float *out = line + shift;
+      k.run({pointer(x.data()), pointer(y.data()), pointer(out), integer(static_cast<int64_t>(n))}, static_cast<uint32_t>((n + 1023) / 1024));
+      size_t wrong = 0;
+      for (size_t i = 0; i < n; ++i) wrong += out[i] != x[i] + y[i];
+      ASSERT_EQ(wrong, 0u) << n << " from " << shift;
+      ASSERT_EQ(out[n], -7.0f);
+    }
 }
 
 // LLVM 22 may split a constant AVX2 mask into halves and then drop one (see the comparison of integers in
@@ -151,8 +176,9 @@ TEST_P(KernelTest, ShortRowsThatPart) {
 }
 
 /// Reduces a column of 256 floats, or 64 rows of 32 columns to one row, of which a mask leaves some: where it is false,
-/// elements are `other`, by a select or by the load itself.
-std::string maskedReduction(const std::string &combine, const std::string &other, bool across, bool selects) {
+/// elements are `other`, by the load itself or by a select, or twice that, by the sum of the load with itself.
+enum class Form { Loads, Selects, Doubles };
+std::string maskedReduction(const std::string &combine, const std::string &other, bool across, Form form) {
   std::string text = across ? R"(module {
   tt.func public @reduce(%src: !tt.ptr<f32>, %dst: !tt.ptr<f32>, %start: i32, %n: i32, %columns: i32) {
     %r = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
@@ -210,7 +236,8 @@ std::string maskedReduction(const std::string &combine, const std::string &other
 })";
   const std::string shape = across ? "64x32x" : "256x", pointers = "tensor<" + shape + "!tt.ptr<f32>>",
                     floats = "tensor<" + shape + "f32>", bits = "tensor<" + shape + "i1>";
-  const std::string load = selects ? "%zero = arith.constant dense<0.000000e+00> : " + floats +
+  const std::string load = form == Form::Doubles ? "%y = tt.load %p, %mask, %other : " + pointers + "\n    %x = arith.addf %y, %y : " + floats
+                           : form == Form::Selects ? "%zero = arith.constant dense<0.000000e+00> : " + floats +
                                          "\n    %y = tt.load %p, %mask, %zero : " + pointers +
                                          "\n    %x = arith.select %mask, %y, %other : " + bits + ", " + floats
                                    : "%x = tt.load %p, %mask, %other : " + pointers;
@@ -237,8 +264,9 @@ TEST_P(KernelTest, ReductionsEndWhereTheirMaskDoes) {
                         {"arith.maximumf", "2.000000e+00", 2, most}, {"arith.minimumf", "-3.000000e+00", -3, least}};
   for (const Case &c : cases)
     for (bool across : {false, true})
-      for (bool selects : {false, true}) {
-        Kernel k(maskedReduction(c.combine, c.other, across, selects), GetParam());
+      for (Form form : {Form::Loads, Form::Selects, Form::Doubles}) {
+        const float times = form == Form::Doubles ? 2 : 1;
+        Kernel k(maskedReduction(c.combine, c.other, across, form), GetParam());
         ASSERT_TRUE(k.ok()) << k.error;
         const int extent = across ? 64 : 256, width = across ? 32 : 1;
         for (bool zeros : {false, true})
@@ -253,7 +281,7 @@ TEST_P(KernelTest, ReductionsEndWhereTheirMaskDoes) {
                   for (int i = 0; i < extent; ++i) {
                     const int index = static_cast<int>(static_cast<uint32_t>(start) + static_cast<uint32_t>(i));
                     const bool on = index < n && (!across || column < columns);
-                    const float v = on ? x[static_cast<size_t>(i * width + column)] : c.outside;
+                    const float v = times * (on ? x[static_cast<size_t>(i * width + column)] : c.outside);
                     want = i == 0 ? v : c.f(want, v);
                   }
                   ASSERT_EQ(out[static_cast<size_t>(column)], want)
@@ -265,6 +293,78 @@ TEST_P(KernelTest, ReductionsEndWhereTheirMaskDoes) {
                 }
               }
       }
+}
+
+/// Copies x[row, (start + column) % n] of 4 rows of 128 columns, -1 where the remainder is no column of x, which has 256.
+std::string turned(const std::string &remainder, bool marked) {
+  std::string text = R"(module {
+  tt.func public @turned(%x: !tt.ptr<f32>, %dst: !tt.ptr<f32>, %start: i32, %n: i32) {
+    %c = tt.make_range {end = 128 : i32, start = 0 : i32} : tensor<128xi32>
+    %columns = tt.expand_dims %c {axis = 0 : i32} : tensor<128xi32> -> tensor<1x128xi32>
+    %r = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<4xi32>
+    %rows = tt.expand_dims %r {axis = 1 : i32} : tensor<4xi32> -> tensor<4x1xi32>
+    %s = tt.splat %start : i32 -> tensor<1x128xi32>
+    %from = arith.addi %s, %columns MARK : tensor<1x128xi32>
+    %period = tt.splat %n : i32 -> tensor<1x128xi32>
+    %turned = REMAINDER %from, %period : tensor<1x128xi32>
+    %bound = arith.constant dense<256> : tensor<1x128xi32>
+    %zero = arith.constant dense<0> : tensor<1x128xi32>
+    %below = arith.cmpi slt, %turned, %bound : tensor<1x128xi32>
+    %above = arith.cmpi sge, %turned, %zero : tensor<1x128xi32>
+    %inside = arith.andi %below, %above : tensor<1x128xi1>
+    %mask = tt.broadcast %inside : tensor<1x128xi1> -> tensor<4x128xi1>
+    %c256 = arith.constant dense<256> : tensor<4x1xi32>
+    %pitch = arith.muli %rows, %c256 overflow<nsw> : tensor<4x1xi32>
+    %pb = tt.broadcast %pitch : tensor<4x1xi32> -> tensor<4x128xi32>
+    %tb = tt.broadcast %turned : tensor<1x128xi32> -> tensor<4x128xi32>
+    %at = arith.addi %pb, %tb MARK : tensor<4x128xi32>
+    %xp = tt.splat %x : !tt.ptr<f32> -> tensor<4x128x!tt.ptr<f32>>
+    %xq = tt.addptr %xp, %at : tensor<4x128x!tt.ptr<f32>>, tensor<4x128xi32>
+    %other = arith.constant dense<-1.0> : tensor<4x128xf32>
+    %v = tt.load %xq, %mask, %other : tensor<4x128x!tt.ptr<f32>>
+    %c128 = arith.constant dense<128> : tensor<4x1xi32>
+    %outPitch = arith.muli %rows, %c128 overflow<nsw> : tensor<4x1xi32>
+    %ob = tt.broadcast %outPitch : tensor<4x1xi32> -> tensor<4x128xi32>
+    %cb = tt.broadcast %columns : tensor<1x128xi32> -> tensor<4x128xi32>
+    %to = arith.addi %ob, %cb overflow<nsw> : tensor<4x128xi32>
+    %dp = tt.splat %dst : !tt.ptr<f32> -> tensor<4x128x!tt.ptr<f32>>
+    %dq = tt.addptr %dp, %to : tensor<4x128x!tt.ptr<f32>>, tensor<4x128xi32>
+    tt.store %dq, %v : tensor<4x128x!tt.ptr<f32>>
+    tt.return
+  }
+})";
+  auto replace = [&](const std::string &what, const std::string &with) {
+    for (size_t p; (p = text.find(what)) != std::string::npos;) text.replace(p, what.size(), with);
+  };
+  replace("REMAINDER", remainder), replace("MARK", marked ? "overflow<nsw>" : "");
+  return text;
+}
+
+// Vectors in which a remainder turns over go another way than those in which it does not, whatever the period; dividends may be negative and, where
+// nothing says that they are not to, wrap around.
+TEST_P(KernelTest, RemaindersTurnOver) {
+  for (const char *remainder : {"arith.remui", "arith.remsi"})
+    for (bool marked : {false, true}) {
+      const bool isSigned = std::string(remainder) == "arith.remsi";
+      Kernel k(turned(remainder, marked), GetParam());
+      ASSERT_TRUE(k.ok()) << k.error;
+      std::vector<float> x(4 * 256), out(4 * 128);
+      for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+      for (int start : {0, 1, 5, 17, 100, 250, 1000, -3, -200, INT32_MAX - 127, INT32_MAX - 40, INT32_MIN})
+        for (int n : {1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 128, 200, 256, 300, INT32_MAX, -7, -64, INT32_MIN}) {
+          if (marked && start > INT32_MAX - 127) continue;
+          k.run({pointer(x.data()), pointer(out.data()), integer(start), integer(n)}, 1);
+          for (int row = 0; row < 4; ++row)
+            for (int column = 0; column < 128; ++column) {
+              const uint32_t place = static_cast<uint32_t>(start) + static_cast<uint32_t>(column);
+              const int64_t turned = isSigned ? static_cast<int64_t>(static_cast<int32_t>(place)) % n
+                                              : static_cast<int32_t>(place % static_cast<uint32_t>(n));
+              const float want = turned >= 0 && turned < 256 ? static_cast<float>(row * 256 + turned) : -1.0f;
+              ASSERT_EQ(out[static_cast<size_t>(row * 128 + column)], want)
+                  << remainder << " marked " << marked << " start " << start << " n " << n << " row " << row << " column " << column;
+            }
+        }
+    }
 }
 
 /// Sums x[column] * w[row, column] of 16 rows, over the columns with start + column (+ row, if `slanted`) < n.
