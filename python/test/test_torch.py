@@ -614,3 +614,49 @@ def test_products_of_several_dtypes_are_torchs_to_refuse():
         torch._dynamo.reset()
         with pytest.raises(RuntimeError, match="dtype"):
             torch.compile(function, backend=ours.backend, options={"fallback": "silent"})(*given)
+
+
+class Branches(torch.nn.Module):
+    """Branches and a loop that read weights: dynamo notes on the nodes of sub-graphs what torch's serialiser refuses."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+    def forward(self, p, n, x):
+        y = torch.cond(p, lambda a: self.first(a) + 1, lambda a: self.second(a).relu(), (x,))
+        return torch.while_loop(lambda i, a: i > 0, lambda i, a: (i - 1, self.second(a).tanh()), (n, y))[1]
+
+
+def test_branches_and_loops_that_read_weights():
+    arguments = [(torch.tensor(p), torch.tensor(n), torch.randn(3, 4)) for p, n in ((True, 2), (False, 0))]
+    report = compare(Branches().eval(), *arguments, fallback="error")
+    assert report.share == 1
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-4), (torch.bfloat16, 2e-2)])
+def test_attention_whose_sizes_all_change(dtype, tolerance):
+    def attend(q, k, v):
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    compiled = torch.compile(attend, backend=ours.backend, dynamic=True, options={"fallback": "error"})
+    for shape in ((2, 3, 7, 8), (3, 5, 9, 16)):
+        q, k, v = (torch.randn(shape).to(dtype) for _ in range(3))
+        torch.testing.assert_close(compiled(q, k, v), attend(q, k, v), rtol=tolerance, atol=tolerance)
+
+
+def test_layers_of_an_encoder_whose_sizes_all_change():
+    model = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2).eval()
+    compiled = torch.compile(model, backend=ours.backend, dynamic=True, options={"fallback": "error"})
+    with torch.no_grad():
+        for shape in ((2, 7, 8), (3, 5, 8)):
+            x = torch.randn(shape)
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
+
+
+def test_sizes_that_are_a_fraction_of_others():
+    def widen(x):
+        return torch.nn.functional.interpolate(x, scale_factor=1.5, mode="nearest") * 2
+    compiled = torch.compile(widen, backend=ours.backend, dynamic=True, options={"fallback": "error"})
+    for shape in ((2, 3, 8, 8), (2, 3, 5, 9)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(compiled(x), widen(x), rtol=0, atol=0)
