@@ -1,4 +1,6 @@
 """Single-operator cases at the edges: complex views and their signs, sizes of zero and one, rank 0, numbers outside of a dtype, branches."""
+import math
+
 import torch
 
 from golden_ops import SPECIAL, B, N, c
@@ -454,8 +456,24 @@ def memory_views():
     ]
 
 
+def sizes_of_a_run():
+    """Whole numbers made of sizes by way of floats, and attention whose heads have a size of the run."""
+    def attend(q, k, v):
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v), torch.nn.functional.scaled_dot_product_attention(q[0], k[0], v[0], is_causal=True)
+
+    def cut(x):
+        n = torch.sym_float(x.shape[0]) * 1.5
+        return torch.arange(math.trunc(n)) * 2, x * n, x.new_zeros(x.shape[0] * 2)
+    rows, heads = {0: torch.export.Dim("m", min=2, max=64)}, {3: torch.export.Dim("d", min=2, max=64)}
+    return [
+        c("fractions", cut, "f32 6x4", more=[["f32 9x4"]], dynamic=(rows,)),
+        c("heads", attend, "f32 2x3x5x8", "f32 2x3x7x8", "f32 2x3x7x8", more=[["f32 2x3x5x16", "f32 2x3x7x16", "f32 2x3x7x16"], ["f32 2x3x5x3", "f32 2x3x7x3", "f32 2x3x7x3"]], dynamic=(heads, heads, heads)),
+        c("heads_bf16", attend, "bf16 2x3x5x8", "bf16 2x3x7x8", "bf16 2x3x7x8", more=[["bf16 2x3x5x16", "bf16 2x3x7x16", "bf16 2x3x7x16"]], dynamic=(heads, heads, heads)),
+    ]
+
+
 def groups():
-    result = {f.__name__: f() for f in (complex_views, numbers, integer_limits, empty, behind_the_end, from_the_end, one_place, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, unannotated_views, odd_calls, parts, memory_views)}
+    result = {f.__name__: f() for f in (complex_views, numbers, integer_limits, empty, behind_the_end, from_the_end, one_place, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, unannotated_views, odd_calls, parts, memory_views, sizes_of_a_run)}
     for name, group in result.items():
         names = [case.name for case in group]
         assert len(set(names)) == len(names), f"{name}: two cases of one name"
