@@ -386,6 +386,8 @@ def odd_calls():
         c("weight_norm_of_halves", lambda v, g: torch.ops.aten._weight_norm_interface(v, g)[0], "f16 4x4", "f16 1x4", raw_only="PyTorch decomposes it into a product that repeats g"),
         c("factors_beside", factors_beside, "f32 2x4x4", "f32 2x3x4"), c("complex_factors_beside", factors_beside, "c64 3x3", "c64 2x3"),
         c("attention_weights", attention_weights, "f32 2x3x5x8", "f32 2x3x7x8", "f32 2x3x7x8", "f32 5x7"), c("attention_dropped", attention_dropped, "f32 2x4x33x8", "f32 2x4x40x8"),
+        c("copy_with_strides", lambda x: (torch.ops.prims.copy_strided(x.exp(), [1, 3]).as_strided((3, 4), (1, 3), 0) * 2, torch.ops.prims.copy_strided(x + 1, [1, 3]).t().flatten()), "f32 3x4"),
+        c("range", lambda x: (torch.range(1, 4), torch.range(2, 9.5, 2.5) * x[0], torch.range(5, -4, -3, dtype=torch.int64)), "f32 2"),
     ]
 
 
