@@ -378,6 +378,14 @@ def factors_beside(a, b):
     return *aten._linalg_det(a), *aten._linalg_det(a.mT), *aten._linalg_slogdet(a)[2:], *aten._linalg_slogdet(a.mT)[2:], *aten._linalg_solve_ex(a, b, left=False)[:3], *aten._linalg_solve_ex(a, b.mT)[:3]
 
 
+def diagonals_filled(x, y, z):
+    y.fill_diagonal_(2)
+    part = x.clone()
+    part[:, 1:4].fill_diagonal_(float("-inf"))
+    z.fill_diagonal_(0.5, wrap=True)
+    return x.fill_diagonal_(1).sum(0), part, (y * 3).long().fill_diagonal_(9)
+
+
 def odd_calls():
     """Calls that random modules found refused, wrong or passed over: assertions on tensors, cosines of numbers and of f16, windows that are written to."""
     return [
@@ -388,6 +396,7 @@ def odd_calls():
         c("attention_weights", attention_weights, "f32 2x3x5x8", "f32 2x3x7x8", "f32 2x3x7x8", "f32 5x7"), c("attention_dropped", attention_dropped, "f32 2x4x33x8", "f32 2x4x40x8"),
         c("copy_with_strides", lambda x: (torch.ops.prims.copy_strided(x.exp(), [1, 3]).as_strided((3, 4), (1, 3), 0) * 2, torch.ops.prims.copy_strided(x + 1, [1, 3]).t().flatten()), "f32 3x4"),
         c("range", lambda x: (torch.range(1, 4), torch.range(2, 9.5, 2.5) * x[0], torch.range(5, -4, -3, dtype=torch.int64)), "f32 2"),
+        c("diagonals_filled", diagonals_filled, "f32 4x6", "f32 6x4", "f32 3x3", raw_only="torch does not decompose a diagonal filled through a view"),
     ]
 
 

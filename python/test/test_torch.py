@@ -1,5 +1,6 @@
 """torch.compile(backend="neso") against eager."""
 import copy
+import math
 import warnings
 
 import numpy as np
@@ -660,3 +661,13 @@ def test_sizes_that_are_a_fraction_of_others():
     for shape in ((2, 3, 8, 8), (2, 3, 5, 9)):
         x = torch.randn(shape)
         torch.testing.assert_close(compiled(x), widen(x), rtol=0, atol=0)
+
+
+def test_sizes_that_are_rounded():
+    def parts(x):
+        n = x.shape[0]
+        return torch.zeros(math.ceil(n / 4)) + 1, x[:math.floor(n / 2)] * 2, torch.arange(round(n * 0.5)) + n, torch.ones(abs(n - 20)) * 2
+    compiled = torch.compile(parts, backend=ours.backend, dynamic=True, options={"fallback": "error"})
+    for n in (6, 5, 9):
+        x = torch.randn(n, 4)
+        torch.testing.assert_close(compiled(x), parts(x), rtol=0, atol=0)
