@@ -175,6 +175,9 @@ def _copy(graph_module):
     module = torch.fx.GraphModule(graph_module, copy.deepcopy(graph_module.graph))
     for node in module.graph.nodes:
         node.meta = {k: v for k, v in node.meta.items() if k in ("val", "stack_trace")}
+        # The serialiser takes the results of a branch as a tuple alone.
+        if isinstance(node.target, torch._ops.HigherOrderOperator) and isinstance(node.meta.get("val"), list):
+            node.meta["val"] = tuple(node.meta["val"])
     for name, child in list(module.named_children()):
         if isinstance(child, torch.fx.GraphModule):
             setattr(module, name, _copy(child))

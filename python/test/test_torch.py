@@ -635,6 +635,22 @@ def test_branches_and_loops_that_read_weights():
     assert report.share == 1
 
 
+def test_branches_learn():
+    model = torch.nn.Linear(4, 4)
+
+    def choose(x):
+        return torch.cond(x.sum() > 0, lambda a: model(a).sin(), lambda a: model(a).cos(), (x,))
+    compiled = torch.compile(choose, backend=ours.backend, options={"fallback": "error"})
+    for x in (torch.ones(3, 4), -torch.ones(3, 4)):
+        gradients = []
+        for function in (choose, compiled):
+            model.zero_grad()
+            own = x.clone().requires_grad_()
+            function(own).sum().backward()
+            gradients.append([own.grad, *(p.grad.clone() for p in model.parameters())])
+        torch.testing.assert_close(*gradients)
+
+
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-4), (torch.bfloat16, 2e-2)])
 def test_attention_whose_sizes_all_change(dtype, tolerance):
     def attend(q, k, v):
