@@ -478,8 +478,8 @@ def sizes_of_a_run():
     rows, heads = {0: torch.export.Dim("m", min=2, max=64)}, {3: torch.export.Dim("d", min=2, max=64)}
     return [
         c("fractions", cut, "f32 6x4", more=[["f32 9x4"]], dynamic=(rows,)),
-        c("heads", attend, "f32 2x3x5x8", "f32 2x3x7x8", "f32 2x3x7x8", more=[["f32 2x3x5x16", "f32 2x3x7x16", "f32 2x3x7x16"], ["f32 2x3x5x3", "f32 2x3x7x3", "f32 2x3x7x3"]], dynamic=(heads, heads, heads)),
-        c("heads_bf16", attend, "bf16 2x3x5x8", "bf16 2x3x7x8", "bf16 2x3x7x8", more=[["bf16 2x3x5x16", "bf16 2x3x7x16", "bf16 2x3x7x16"]], dynamic=(heads, heads, heads)),
+        c("heads", attend, "f32 2x3x16x8", "f32 2x3x24x8", "f32 2x3x24x8", more=[["f32 2x3x16x16", "f32 2x3x24x16", "f32 2x3x24x16"], ["f32 2x3x16x3", "f32 2x3x24x3", "f32 2x3x24x3"]], dynamic=(heads, heads, heads)),
+        c("heads_bf16", attend, "bf16 2x3x16x8", "bf16 2x3x24x8", "bf16 2x3x24x8", more=[["bf16 2x3x16x16", "bf16 2x3x24x16", "bf16 2x3x24x16"]], dynamic=(heads, heads, heads)),
     ]
 
 
