@@ -479,6 +479,7 @@ def sizes_of_a_run():
     return [
         c("fractions", cut, "f32 6x4", more=[["f32 9x4"]], dynamic=(rows,)),
         c("heads", attend, "f32 2x3x16x8", "f32 2x3x24x8", "f32 2x3x24x8", more=[["f32 2x3x16x16", "f32 2x3x24x16", "f32 2x3x24x16"], ["f32 2x3x16x3", "f32 2x3x24x3", "f32 2x3x24x3"]], dynamic=(heads, heads, heads)),
+        c("many", lambda x: (x.softmax(-1).cumsum(1) * 2).flatten(1, 3).sum(-1), "f32 2x3x4x5x6x7", more=[["f32 3x2x5x4x7x6"]], dynamic=({d: torch.export.Dim.AUTO for d in range(6)},)),
         c("heads_bf16", attend, "bf16 2x3x16x8", "bf16 2x3x24x8", "bf16 2x3x24x8", more=[["bf16 2x3x16x16", "bf16 2x3x24x16", "bf16 2x3x24x16"]], dynamic=(heads, heads, heads)),
     ]
 

@@ -687,3 +687,24 @@ def test_sizes_that_are_rounded():
     for n in (6, 5, 9):
         x = torch.randn(n, 4)
         torch.testing.assert_close(compiled(x), parts(x), rtol=0, atol=0)
+
+
+def test_groups_that_a_size_decides_stay_with_torch():
+    ops = pytest.importorskip("torchvision").ops
+    x, offsets = torch.randn(2, 3, 9, 9), torch.randn(2, 18, 7, 7)
+
+    def deform(x, offsets):
+        return ops.deform_conv2d(x * 2, offsets, torch.ones(4, 3, 3, 3)) + 1
+    with ours.watch() as report, pytest.warns(UserWarning, match="groups of its weights"):
+        got = torch.compile(deform, backend=ours.backend, dynamic=True)(x, offsets)
+    torch.testing.assert_close(got, deform(x, offsets), rtol=1e-4, atol=1e-4)
+    assert [name for name, _, _ in report.refused] == ["torchvision.deform_conv2d.default"]
+
+
+def test_many_sizes_of_one_tensor():
+    def f(x):
+        return (x.softmax(-1).cumsum(1) * 2).flatten(1, 3).sum(-1)
+    compiled = torch.compile(f, backend=ours.backend, dynamic=True, options={"fallback": "error"})
+    for shape in ((2, 3, 4, 5, 6, 7), (3, 2, 5, 4, 7, 6)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(compiled(x), f(x), rtol=1e-4, atol=1e-4)
