@@ -1,4 +1,6 @@
 """Single-operator cases at the edges: complex views and their signs, sizes of zero and one, rank 0, numbers outside of a dtype, branches."""
+import math
+
 import torch
 
 from golden_ops import SPECIAL, B, N, c
@@ -376,6 +378,14 @@ def factors_beside(a, b):
     return *aten._linalg_det(a), *aten._linalg_det(a.mT), *aten._linalg_slogdet(a)[2:], *aten._linalg_slogdet(a.mT)[2:], *aten._linalg_solve_ex(a, b, left=False)[:3], *aten._linalg_solve_ex(a, b.mT)[:3]
 
 
+def diagonals_filled(x, y, z):
+    y.fill_diagonal_(2)
+    part = x.clone()
+    part[:, 1:4].fill_diagonal_(float("-inf"))
+    z.fill_diagonal_(0.5, wrap=True)
+    return x.fill_diagonal_(1).sum(0), part, (y * 3).long().fill_diagonal_(9)
+
+
 def odd_calls():
     """Calls that random modules found refused, wrong or passed over: assertions on tensors, cosines of numbers and of f16, windows that are written to."""
     return [
@@ -384,6 +394,9 @@ def odd_calls():
         c("weight_norm_of_halves", lambda v, g: torch.ops.aten._weight_norm_interface(v, g)[0], "f16 4x4", "f16 1x4", raw_only="PyTorch decomposes it into a product that repeats g"),
         c("factors_beside", factors_beside, "f32 2x4x4", "f32 2x3x4"), c("complex_factors_beside", factors_beside, "c64 3x3", "c64 2x3"),
         c("attention_weights", attention_weights, "f32 2x3x5x8", "f32 2x3x7x8", "f32 2x3x7x8", "f32 5x7"), c("attention_dropped", attention_dropped, "f32 2x4x33x8", "f32 2x4x40x8"),
+        c("copy_with_strides", lambda x: (torch.ops.prims.copy_strided(x.exp(), [1, 3]).as_strided((3, 4), (1, 3), 0) * 2, torch.ops.prims.copy_strided(x + 1, [1, 3]).t().flatten()), "f32 3x4"),
+        c("range", lambda x: (torch.range(1, 4), torch.range(2, 9.5, 2.5) * x[0], torch.range(5, -4, -3, dtype=torch.int64)), "f32 2"),
+        c("diagonals_filled", diagonals_filled, "f32 4x6", "f32 6x4", "f32 3x3", raw_only="torch does not decompose a diagonal filled through a view"),
     ]
 
 
@@ -454,8 +467,25 @@ def memory_views():
     ]
 
 
+def sizes_of_a_run():
+    """Whole numbers made of sizes by way of floats, and attention whose heads have a size of the run."""
+    def attend(q, k, v):
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v), torch.nn.functional.scaled_dot_product_attention(q[0], k[0], v[0], is_causal=True)
+
+    def cut(x):
+        n = torch.sym_float(x.shape[0]) * 1.5
+        return torch.arange(math.trunc(n)) * 2, x * n, x.new_zeros(x.shape[0] * 2)
+    rows, heads = {0: torch.export.Dim("m", min=2, max=64)}, {3: torch.export.Dim("d", min=2, max=64)}
+    return [
+        c("fractions", cut, "f32 6x4", more=[["f32 9x4"]], dynamic=(rows,)),
+        c("heads", attend, "f32 2x3x16x8", "f32 2x3x24x8", "f32 2x3x24x8", more=[["f32 2x3x16x16", "f32 2x3x24x16", "f32 2x3x24x16"], ["f32 2x3x16x3", "f32 2x3x24x3", "f32 2x3x24x3"]], dynamic=(heads, heads, heads)),
+        c("many", lambda x: (x.softmax(-1).cumsum(1) * 2).flatten(1, 3).sum(-1), "f32 2x3x4x5x6x7", more=[["f32 3x2x5x4x7x6"]], dynamic=({d: torch.export.Dim.AUTO for d in range(6)},)),
+        c("heads_bf16", attend, "bf16 2x3x16x8", "bf16 2x3x24x8", "bf16 2x3x24x8", more=[["bf16 2x3x16x16", "bf16 2x3x24x16", "bf16 2x3x24x16"]], dynamic=(heads, heads, heads)),
+    ]
+
+
 def groups():
-    result = {f.__name__: f() for f in (complex_views, numbers, integer_limits, empty, behind_the_end, from_the_end, one_place, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, unannotated_views, odd_calls, parts, memory_views)}
+    result = {f.__name__: f() for f in (complex_views, numbers, integer_limits, empty, behind_the_end, from_the_end, one_place, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, unannotated_views, odd_calls, parts, memory_views, sizes_of_a_run)}
     for name, group in result.items():
         names = [case.name for case in group]
         assert len(set(names)) == len(names), f"{name}: two cases of one name"

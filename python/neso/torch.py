@@ -26,8 +26,9 @@ from dataclasses import dataclass, field
 
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.export import ExportedProgram
-from torch.export.graph_signature import ConstantArgument, ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec, SymIntArgument, TensorArgument
+from torch.export.graph_signature import ConstantArgument, ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec, SymBoolArgument, SymFloatArgument, SymIntArgument, TensorArgument
 
 from ._compile import compile as compile_model, gpu_arch
 from ._errors import CompileError, Error
@@ -99,8 +100,9 @@ def _note(**what):
 def _argument(value, name):
     if isinstance(value, torch.Tensor):
         return TensorArgument(name=name)
-    if isinstance(value, torch.SymInt):
-        return SymIntArgument(name=name)
+    for kind, argument in ((torch.SymInt, SymIntArgument), (torch.SymFloat, SymFloatArgument), (torch.SymBool, SymBoolArgument)):
+        if isinstance(value, kind):
+            return argument(name=name)
     return ConstantArgument(name=name, value=value)
 
 
@@ -152,10 +154,12 @@ def _name_attention(graph):
         given = {argument.name: argument.default_value for argument in fused._schema.arguments}
         given.update(zip(given, node.args))
         given.update(node.kwargs)
+        # Of symbolic sizes the comparison is no bool; heads that may be as many are told apart by the compiler.
+        heads = [given[name].meta["val"].shape[1] for name in ("query", "key")]
         with graph.inserting_before(node):
             plain = graph.call_function(torch.ops.aten.scaled_dot_product_attention.default,
                                         (given["query"], given["key"], given["value"], given["attn_mask"], given["dropout_p"], given["is_causal"]),
-                                        {"scale": given["scale"], "enable_gqa": given["query"].meta["val"].shape[1] != given["key"].meta["val"].shape[1]})
+                                        {"scale": given["scale"], "enable_gqa": not statically_known_true(heads[0] == heads[1])})
         plain.meta = {**node.meta, "val": node.meta["val"][0]}
         # Diagnostics name the operator as the caller's graph does.
         name, users = node.name, list(node.users)
@@ -166,13 +170,25 @@ def _name_attention(graph):
         plain.name = name
 
 
+def _copy(graph_module):
+    """A copy with the copies of its sub-graphs, whose nodes keep what the compiler reads: torch's serialiser refuses more that dynamo notes there."""
+    module = torch.fx.GraphModule(graph_module, copy.deepcopy(graph_module.graph))
+    for node in module.graph.nodes:
+        node.meta = {k: v for k, v in node.meta.items() if k in ("val", "stack_trace")}
+        # The serialiser takes the results of a branch as a tuple alone.
+        if isinstance(node.target, torch._ops.HigherOrderOperator) and isinstance(node.meta.get("val"), list):
+            node.meta["val"] = tuple(node.meta["val"])
+    for name, child in list(module.named_children()):
+        if isinstance(child, torch.fx.GraphModule):
+            setattr(module, name, _copy(child))
+    return module
+
+
 def to_program(graph_module):
     """(program, plan of its results) for a functional ATen graph. No second trace. Results that are inputs, numbers, or a second time the
     same are left out of the program: the plan is a list of ("result", i), ("input", i) and ("value", v)."""
-    module = torch.fx.GraphModule(graph_module, copy.deepcopy(graph_module.graph))
+    module = _copy(graph_module)
     graph = module.graph
-    for node in graph.nodes:
-        node.meta = {k: v for k, v in node.meta.items() if k in ("val", "stack_trace")}
     _name_attention(graph)
     inputs = [n for n in graph.nodes if n.op == "placeholder"]
     output = next(n for n in graph.nodes if n.op == "output")

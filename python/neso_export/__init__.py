@@ -13,6 +13,8 @@ writes `model.pt2` with the kernels' sources and launches under `extra/neso_kern
 import contextlib
 import hashlib
 import json
+import math
+import operator
 import os
 import types
 
@@ -140,7 +142,8 @@ def _row(node):
 
 @contextlib.contextmanager
 def _saving(names):
-    """torch.export.save asks each kernel for its one compiled binary, which does not exist here: answer with what it writes down."""
+    """torch.export.save asks each kernel for its one compiled binary, which does not exist here: answer with what it writes down. And it
+    refuses some of the functions of sizes that torch.export itself lets into a program."""
     import torch._export.serde.serialize as serde
 
     def entry(node):
@@ -155,8 +158,13 @@ def _saving(names):
     if previous is None and names:
         raise NesoExportError(f"torch {torch.__version__} cannot write user kernels; torch 2.11 or newer can")
     serde.get_triton_kernel_and_cache_entry = entry
+    # A set of torch's module, not a copy: what was there before stays after.
+    functions = getattr(serde, "_SYM_OPS", set())
+    added = {math.ceil, math.floor, round, operator.abs} - functions
+    functions |= added
     try:
         yield
     finally:
+        functions -= added
         if previous is not None:
             serde.get_triton_kernel_and_cache_entry = previous

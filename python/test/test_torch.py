@@ -1,5 +1,6 @@
 """torch.compile(backend="neso") against eager."""
 import copy
+import math
 import warnings
 
 import numpy as np
@@ -614,3 +615,96 @@ def test_products_of_several_dtypes_are_torchs_to_refuse():
         torch._dynamo.reset()
         with pytest.raises(RuntimeError, match="dtype"):
             torch.compile(function, backend=ours.backend, options={"fallback": "silent"})(*given)
+
+
+class Branches(torch.nn.Module):
+    """Branches and a loop that read weights: dynamo notes on the nodes of sub-graphs what torch's serialiser refuses."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+    def forward(self, p, n, x):
+        y = torch.cond(p, lambda a: self.first(a) + 1, lambda a: self.second(a).relu(), (x,))
+        return torch.while_loop(lambda i, a: i > 0, lambda i, a: (i - 1, self.second(a).tanh()), (n, y))[1]
+
+
+def test_branches_and_loops_that_read_weights():
+    arguments = [(torch.tensor(p), torch.tensor(n), torch.randn(3, 4)) for p, n in ((True, 2), (False, 0))]
+    report = compare(Branches().eval(), *arguments, fallback="error")
+    assert report.share == 1
+
+
+def test_branches_learn():
+    model = torch.nn.Linear(4, 4)
+
+    def choose(x):
+        return torch.cond(x.sum() > 0, lambda a: model(a).sin(), lambda a: model(a).cos(), (x,))
+    compiled = torch.compile(choose, backend=ours.backend, options={"fallback": "error"})
+    for x in (torch.ones(3, 4), -torch.ones(3, 4)):
+        gradients = []
+        for function in (choose, compiled):
+            model.zero_grad()
+            own = x.clone().requires_grad_()
+            function(own).sum().backward()
+            gradients.append([own.grad, *(p.grad.clone() for p in model.parameters())])
+        torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-4), (torch.bfloat16, 2e-2)])
+def test_attention_whose_sizes_all_change(dtype, tolerance):
+    def attend(q, k, v):
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    compiled = torch.compile(attend, backend=ours.backend, dynamic=True, options={"fallback": "error"})
+    for shape in ((2, 3, 7, 8), (3, 5, 9, 16)):
+        q, k, v = (torch.randn(shape).to(dtype) for _ in range(3))
+        torch.testing.assert_close(compiled(q, k, v), attend(q, k, v), rtol=tolerance, atol=tolerance)
+
+
+def test_layers_of_an_encoder_whose_sizes_all_change():
+    model = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2).eval()
+    compiled = torch.compile(model, backend=ours.backend, dynamic=True, options={"fallback": "error"})
+    with torch.no_grad():
+        for shape in ((2, 7, 8), (3, 5, 8)):
+            x = torch.randn(shape)
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
+
+
+def test_sizes_that_are_a_fraction_of_others():
+    def widen(x):
+        return torch.nn.functional.interpolate(x, scale_factor=1.5, mode="nearest") * 2
+    compiled = torch.compile(widen, backend=ours.backend, dynamic=True, options={"fallback": "error"})
+    for shape in ((2, 3, 8, 8), (2, 3, 5, 9)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(compiled(x), widen(x), rtol=0, atol=0)
+
+
+def test_sizes_that_are_rounded():
+    def parts(x):
+        n = x.shape[0]
+        return torch.zeros(math.ceil(n / 4)) + 1, x[:math.floor(n / 2)] * 2, torch.arange(round(n * 0.5)) + n, torch.ones(abs(n - 20)) * 2
+    compiled = torch.compile(parts, backend=ours.backend, dynamic=True, options={"fallback": "error"})
+    for n in (6, 5, 9):
+        x = torch.randn(n, 4)
+        torch.testing.assert_close(compiled(x), parts(x), rtol=0, atol=0)
+
+
+def test_groups_that_a_size_decides_stay_with_torch():
+    ops = pytest.importorskip("torchvision").ops
+    x, offsets = torch.randn(2, 3, 9, 9), torch.randn(2, 18, 7, 7)
+
+    def deform(x, offsets):
+        return ops.deform_conv2d(x * 2, offsets, torch.ones(4, 3, 3, 3)) + 1
+    with ours.watch() as report, pytest.warns(UserWarning, match="groups of its weights"):
+        got = torch.compile(deform, backend=ours.backend, dynamic=True)(x, offsets)
+    torch.testing.assert_close(got, deform(x, offsets), rtol=1e-4, atol=1e-4)
+    assert [name for name, _, _ in report.refused] == ["torchvision.deform_conv2d.default"]
+
+
+def test_many_sizes_of_one_tensor():
+    def f(x):
+        return (x.softmax(-1).cumsum(1) * 2).flatten(1, 3).sum(-1)
+    compiled = torch.compile(f, backend=ours.backend, dynamic=True, options={"fallback": "error"})
+    for shape in ((2, 3, 4, 5, 6, 7), (3, 2, 5, 4, 7, 6)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(compiled(x), f(x), rtol=1e-4, atol=1e-4)

@@ -47,7 +47,8 @@ void GraphReader::fillScalar(Value &v, Json meta) {
     if (!e) return;
     const std::vector<Symbol> symbols = symbolsOf(*e);
     if (v.kind == Value::Kind::SymFloat) {
-      if (symbols.size() == 1 && *e == Expr(symbols[0])) r_.floats.insert(symbols[0]);
+      // ToFloat(s0) is read as s0, which stays a whole number.
+      if (symbols.size() == 1 && *e == Expr(symbols[0]) && text.find("ToFloat") == std::string_view::npos) r_.floats.insert(symbols[0]);
     } else if (std::none_of(symbols.begin(), symbols.end(), [&](Symbol s) { return r_.floats.contains(s); })) {
       v.expr = *e;
     }

@@ -312,6 +312,16 @@ private:
     for (Symbol s : symbols)
       if (const std::optional<int64_t> hint = p_.program.facts.hint(s)) usual[s] = *hint;
     if (symbolic && usual.size() == std::set<Symbol>(symbols.begin(), symbols.end()).size()) out.push_back(std::move(usual));
+    // Many large sizes at once make buffers of more bytes than numbers go: smaller ones then.
+    auto countable = [&](const SymbolMap<int64_t> &v) {
+      return evaluate(p_.arenaBytes(), v) && std::all_of(p_.program.buffers.begin(), p_.program.buffers.end(), [&](const loops::Buffer &b) {
+               const std::vector<Symbol> own = symbolsOf(b.elements);
+               return !std::all_of(own.begin(), own.end(), [&](Symbol s) { return v.contains(s); }) || evaluate(b.elements * Expr(itemSize(b.dtype)), v);
+             });
+    };
+    for (SymbolMap<int64_t> &v : out)
+      for (int halved = 0; halved < 13 && !countable(v); ++halved)
+        for (auto &[s, n] : v) n = std::max(std::max<int64_t>(p_.program.facts.range(s).lo, 0), n / 2);
     // Only sizes that the guards allow count.
     std::erase_if(out, [&](const auto &v) {
       return std::any_of(p_.program.guards.begin(), p_.program.guards.end(),

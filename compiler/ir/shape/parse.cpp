@@ -289,20 +289,27 @@ private:
   static Expr over(Expr e, int64_t denominator) {
     return e * Symbol::of(Symbol::Kind::Fraction, static_cast<size_t>(denominator));
   }
-  /// floor(e) or ceil(e); torch rounds sizes, which are not negative, so truncation is floor.
-  std::optional<Expr> rounded(Expr e, bool up) {
+  enum class To { Floor, Ceil, Nearest };
+  /// e as a whole number; torch rounds sizes, which are not negative, so truncation is floor. The nearest of two is the even one.
+  std::optional<Expr> rounded(Expr e, To to) {
     int64_t denominator = 1;
     for (Symbol s : symbolsOf(e)) {
       std::optional<int64_t> d = denominatorOf(s);
       if (!d) continue;
       std::optional<Affine> f = affineIn(e, s);
-      if (f && isDecimal(s) && (!f->rest.isConst(0) || (s.number() & (up ? kRoundedUp : kRoundedDown)))) return error("a number with too fine a fraction");
+      if (f && isDecimal(s) && (!f->rest.isConst(0) || to == To::Nearest || (s.number() & (to == To::Ceil ? kRoundedUp : kRoundedDown))))
+        return error("a number with too fine a fraction");
       if (!f || __builtin_mul_overflow(denominator, *d, &denominator) || denominator > kMaxDenominator)
         return error("a number with too fine a fraction");
       e = f->coefficient + f->rest * Expr(*d);
     }
     if (denominator == 1) return e;
-    return up ? ceilDiv(e, denominator) : floorDiv(e, denominator);
+    if (to == To::Nearest) {
+      const Expr twice = 2 * e + denominator, above = floorDiv(twice, 2 * denominator);
+      if (denominator % 2 != 0) return above;
+      return above - where(logicalAnd(eq(mod(twice, 2 * denominator), 0), eq(mod(above, 2), 1)), 1, 0);
+    }
+    return to == To::Ceil ? ceilDiv(e, denominator) : floorDiv(e, denominator);
   }
   /// Float('2.5', precision=53), exact or refused.
   std::optional<Expr> floatCall() {
@@ -354,8 +361,9 @@ private:
       if (name == "BooleanFalse") return Expr(0);
       return error("'" + name + "' without arguments");
     }
-    if (needs(1) && (name == "TruncToInt" || name == "FloorToInt" || name == "floor")) return rounded(a[0], false);
-    if (needs(1) && (name == "CeilToInt" || name == "ceiling")) return rounded(a[0], true);
+    if (needs(1) && (name == "TruncToInt" || name == "FloorToInt" || name == "floor")) return rounded(a[0], To::Floor);
+    if (needs(1) && (name == "CeilToInt" || name == "ceiling")) return rounded(a[0], To::Ceil);
+    if (needs(1) && name == "RoundToInt") return rounded(a[0], To::Nearest);
     for (const Expr &e : a)
       if (hasFraction(e) && name != "Add" && name != "Mul" && name != "ToFloat" && name != "Identity")
         return error("a number with a fraction in " + name);
@@ -375,7 +383,7 @@ private:
     if (needs(1)) {
       if (name == "Not" || name == "not") return logicalNot(a[0]);
       if (name == "Abs") return max(a[0], -a[0]);
-      for (const char *same : {"Identity", "ToFloat", "RoundToInt", "IsNonOverlappingAndDenseIndicator"})
+      for (const char *same : {"Identity", "ToFloat", "IsNonOverlappingAndDenseIndicator"})
         if (name == same)
           return name[0] == 'I' && name[1] == 's' ? error("'" + name + "' has no value here") : std::optional(a[0]);
     }

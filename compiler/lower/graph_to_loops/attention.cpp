@@ -195,18 +195,23 @@ static Tensors attentionOp(OpCall &o) {
   if (dropped > 0 && o.has("dropout_mask")) return o.fail("a mask of what is dropped is not supported");
   if (!isFloat(q.dtype())) return o.fail("only real floating point types are supported");
   Expr head = q.size(-1);
-  if (!o.has("scale") && !head.isConst()) return o.fail("the head size must be constant");
-  double scale = o.has("scale") ? o.number("scale") : 1 / std::sqrt(static_cast<double>(head.constValue()));
+  // A scale that is known only when the model runs goes to the queries.
+  const bool scaleOfRun = !o.has("scale") && !head.isConst();
+  const double scale = scaleOfRun ? 1 : o.has("scale") ? o.number("scale") : 1 / std::sqrt(static_cast<double>(head.constValue()));
   // The operator without a kernel of its own gives the weights there, the others the log-sum-exp.
   const bool wantsSecond = o.outCount() > 1 && o.out(1).rank() > 0, wantsWeights = wantsSecond && o.node.target == "aten._scaled_dot_product_attention_math.default";
   DType t = o.out().dtype;
   Sizes outSizes = o.out().sizes;
+  if (scaleOfRun) {
+    const DType wide = computeType(t);
+    q = mul(cast(q, wide), unary(exprAs(o.ctx, head, wide), OpKind::Rsqrt));
+  }
   // PyTorch's fused operators have no flag for it. One query head is repeated for all key heads.
   const bool headed = q.rank() > 2 && q.rank() == k.rank();
   const bool fewerKeyHeads =
       o.flag("enable_gqa") || (headed && !o.ctx.equal(q.size(-3), k.size(-3)) && !q.size(-3).isConst(1));
-  // The node computes in f32.
-  if (q.rank() != 4 || k.rank() != 4 || v.rank() != 4 || wantsSecond || t == DType::F64 || dropped > 0) {
+  // The node computes in f32, from queries of the result's type.
+  if (q.rank() != 4 || q.dtype() != t || k.rank() != 4 || v.rank() != 4 || wantsSecond || t == DType::F64 || dropped > 0) {
     if (fewerKeyHeads) k = widenHeads(k, q.size(-3)), v = widenHeads(v, q.size(-3));
     Tensor second;
     Besides besides;
@@ -269,8 +274,8 @@ static Tensor multiHead(const Tensor &query, const Tensor &key, const Tensor &va
 /// The operands that both operators have; refused: not valid.
 static std::optional<Heads> headsOf(OpCall &o, const Tensor &x, std::string_view count) {
   Heads out{o.integer(count), o.t("qkv_weight"), o.t("qkv_bias"), o.t("proj_weight"), o.t("proj_bias"), o.opt("mask")};
-  if (x.rank() != 3 || !isFloat(x.dtype()) || !x.size(2).isConst()) {
-    o.fail("it is compiled for real tensors [B, T, D] of a constant D alone");
+  if (x.rank() != 3 || !isFloat(x.dtype()) || !out.inWeight.size(1).isConst()) {
+    o.fail("it is compiled for real tensors [B, T, D] and weights of a constant D alone");
     return std::nullopt;
   }
   if (!out.mask.valid()) return out;
@@ -286,10 +291,16 @@ static std::optional<Heads> headsOf(OpCall &o, const Tensor &x, std::string_view
   return out;
 }
 
+/// Rows [B, T, D] of as many elements as the weights have; D may be a size of the run.
+static Tensor rowsFor(const Heads &layer, const Tensor &x) {
+  return x.size(2).isConst() ? x : slice(x, 2, 0, layer.inWeight.size(1));
+}
+
 static Tensors multiHeadOp(OpCall &o) {
-  const Tensor q = o.t("query"), k = o.t("key"), v = o.t("value");
-  const std::optional<Heads> layer = headsOf(o, q, "num_head");
+  const Tensor query = o.t("query");
+  const std::optional<Heads> layer = headsOf(o, query, "num_head");
   if (!layer) return {};
+  const Tensor q = rowsFor(*layer, query), k = rowsFor(*layer, o.t("key")), v = rowsFor(*layer, o.t("value"));
   if (!o.flag("need_weights", true)) {
     o.makeNone(1);
     return {multiHead(q, k, v, *layer, nullptr), {}};
@@ -300,9 +311,10 @@ static Tensors multiHeadOp(OpCall &o) {
 }
 
 static Tensors encoderLayer(OpCall &o) {
-  const Tensor x = o.t("src");
-  const std::optional<Heads> layer = headsOf(o, x, "num_heads");
+  const Tensor src = o.t("src");
+  const std::optional<Heads> layer = headsOf(o, src, "num_heads");
   if (!layer) return {};
+  const Tensor x = rowsFor(*layer, src);
   const bool first = o.flag("norm_first"), gelu = o.flag("use_gelu");
   const double eps = o.number("eps");
   auto normal = [&](const Tensor &t, const char *w, const char *b) { return layerNorm(t, o.t(w), o.t(b), eps); };

@@ -101,7 +101,7 @@ static void addFactories(OpTable &t) {
   t.add("ones.default ones_like.default new_ones.default", constantOf<1>);
   t.add("scalar_tensor.default prims::prims.scalar_tensor.default",
         [](OpCall &o) -> Tensors { return {filled(o, o.t("s"))}; });
-  t.add("arange.default arange.start arange.start_step", arangeOp);
+  t.add("arange.default arange.start arange.start_step range.default range.step", arangeOp);
   t.add("linspace.default linspace.Tensor_Tensor linspace.Tensor_Scalar linspace.Scalar_Tensor logspace.default "
         "logspace.Tensor_Tensor "
         "logspace.Tensor_Scalar logspace.Scalar_Tensor",
@@ -252,7 +252,7 @@ void addCreation(OpTable &t) {
   });
   t.onComplex(OnComplex::Parts, "linspace");
   t.onComplex(OnComplex::Own, "logspace");
-  t.onComplex(OnComplex::Refuse, "arange");
+  t.onComplex(OnComplex::Refuse, "arange range");
 }
 
 } // namespace neso::lower

@@ -289,6 +289,8 @@ Tensors deformableConvolution(OpCall &o) {
   const DType c = computeType(x.dtype());
   const Sizes out = o.out().sizes;
   const Expr groups = o.expr("groups"), offsetGroups = o.expr("offset_groups"), channels = w.size(1), high = w.size(2), wide = w.size(3);
+  // A size of the run may make it 0, and the weights are divided by it.
+  if (!groups.isConst()) return o.fail("the number of groups of its weights must be constant");
   const Expr stride[2] = {o.expr("stride_h"), o.expr("stride_w")}, pad[2] = {o.expr("pad_h"), o.expr("pad_w")},
              dilation[2] = {o.expr("dilation_h"), o.expr("dilation_w")};
   const Sizes taps{x.size(0), groups, channels, high, wide, out[2], out[3]};

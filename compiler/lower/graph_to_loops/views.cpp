@@ -395,6 +395,8 @@ static void addReshapes(OpTable &t) {
         "alias_copy.default detach_copy.default resolve_conj.default resolve_neg.default "
         "_to_dense.default pin_memory.default requires_grad_.default",
         asIs);
+  // The order in memory is the declared one.
+  t.add("prims::prims.copy_strided.default", [](OpCall &o) -> Tensors { return {o.t("a")}; });
   t.add("view.default reshape.default _unsafe_view.default view_as.default reshape_as.default flatten.using_ints "
         "unflatten.int "
         "view_copy.default ravel.default unsqueeze.default unsqueeze_copy.default _reshape_alias.default",

@@ -324,6 +324,7 @@ private:
 
   Status node(Node &n);
   Status mutate(Node &n, const OpSchema &op);
+  Result<ValueId> fillDiagonal(const Node &n, const TensorType &type);
   Status changeView(Node &n, const OpSchema &op, std::string_view viewOp);
   Result<std::vector<ValueId>> writtenBy(const Node &n, const std::vector<size_t> &mutated);
   Result<std::vector<ValueId>> callFunctional(const Node &n, const OpSchema &op, const std::vector<size_t> &mutated,
@@ -497,6 +498,18 @@ Result<std::vector<ValueId>> Functionalizer::callFunctional(const Node &n, const
   return results;
 }
 
+/// fill_diagonal_ has no functional form in torch: of a matrix it is a diagonal of the number, put into the old contents.
+Result<ValueId> Functionalizer::fillDiagonal(const Node &n, const TensorType &type) {
+  if (type.rank() != 2) return unsupported(n, "it fills the diagonal of a tensor that is no matrix");
+  const Expr rows = type.sizes[0], columns = type.sizes[1];
+  if (const bool *wrap = std::get_if<bool>(n.arg("wrap")); !wrap || (*wrap && !le(rows, columns + 1).isConst(1)))
+    return unsupported(n, "it goes on below the square part of the matrix (wrap)");
+  TensorType part;
+  part.dtype = type.dtype, part.sizes = {min(rows, columns)}, part.strides = {1};
+  const ValueId numbers = emit("aten.full.default", {sizeList(g_, part.sizes), *n.arg("fill_value"), type.dtype}, part, n, n.name + "_diagonal");
+  return emit("aten.diagonal_scatter.default", {n.args[0], numbers, int64_t(0), int64_t(0), int64_t(1)}, fresh(type), n, n.name + "_filled");
+}
+
 Status Functionalizer::mutate(Node &n, const OpSchema &op) {
   if (std::optional<Status> resized = resize(n, op)) return std::move(*resized);
   if (std::optional<std::string> viewOp = inPlaceViewOp(op.name)) return changeView(n, op, *viewOp);
@@ -519,6 +532,10 @@ Status Functionalizer::mutate(Node &n, const OpSchema &op) {
     const ValueId *src = std::get_if<ValueId>(&n.args[1]);
     if (!src) return unsupported(n, "its source is no tensor");
     results = {fit(*src, g_.value((*targets)[0]).type, n)};
+  } else if (op.name == "aten.fill_diagonal_") {
+    Result<ValueId> filled = fillDiagonal(n, g_.value((*targets)[0]).type);
+    if (!filled) return filled.takeError();
+    results = {*filled};
   } else {
     const bool single = targets->size() == 1 && n.outputs.size() == 1 && n.outputs[0].size() == 1;
     Result<std::vector<ValueId>> made = callFunctional(n, op, mutated, written, single ? n.outputs[0][0] : ValueId());

@@ -23,7 +23,7 @@ std::string_view opName(const Node &n) { return std::string_view(n.target).subst
 
 /// Python functions on numbers, and ATen's questions about sizes.
 bool isSymbolicOp(const Node &n) {
-  return startsWith(n.target, "_operator.") || startsWith(n.target, "torch.sym_") ||
+  return startsWith(n.target, "_operator.") || startsWith(n.target, "torch.sym_") || startsWith(n.target, "builtins.") ||
          startsWith(n.target, "torch._sym_") || startsWith(n.target, "math.") ||
          oneOf(opName(n), {"aten.sym_size", "aten.sym_stride", "aten.sym_numel", "aten.sym_storage_offset",
                            "aten.sym_is_contiguous"});

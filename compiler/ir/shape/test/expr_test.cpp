@@ -240,10 +240,17 @@ TEST(ParseExpr, FractionsBelowARounding) {
   EXPECT_EQ(read("FloorToInt(IntTrueDiv(Symbol('s0'), Integer(3)))"), floorDiv(n, 3));
   EXPECT_EQ(read("CeilToInt(IntTrueDiv(Symbol('s0'), Integer(3)))"), ceilDiv(n, 3));
   EXPECT_EQ(read("FloorToInt(Add(Mul(Float('0.25'), Symbol('s0')), Float('0.5')))"), floorDiv(n + 2, 4));
+  EXPECT_EQ(read("RoundToInt(IntTrueDiv(Symbol('s0'), Integer(3)))"), floorDiv(2 * n + 3, 6));
+  EXPECT_EQ(read("RoundToInt(Symbol('s0'))"), n);
+  // As Python's round: of two as near, the even one.
+  for (const double factor : {0.5, 0.75, 2.25, 1.375})
+    for (int64_t k = 0; k < 40; ++k)
+      EXPECT_EQ(evaluate(*parseExpr(fmt::format("RoundToInt(Mul(Float('{}', precision=53), ToFloat(Symbol('s0'))))", factor)), {{Symbol::size("s0"), k}}).value_or(-1),
+                static_cast<int64_t>(std::nearbyint(factor * static_cast<double>(k))));
   // A size may be called as the fraction is printed.
   EXPECT_EQ(read("FloorToInt(Symbol('1/2'))"), Expr(Symbol::size("1/2")));
   for (const char *text :
-       {"Mul(Float('2.5'), Symbol('s0'))", "FloorToInt(Mul(Float('0.7'), Symbol('s0')))", "FloorToInt(Mul(Float('2.3'), Symbol('s0')))", "FloorToInt(Mul(Float('0.123456789'), Symbol('s0')))", "Float('x')",
+       {"Mul(Float('2.5'), Symbol('s0'))", "FloorToInt(Mul(Float('0.7'), Symbol('s0')))", "RoundToInt(Mul(Float('0.1'), Symbol('s0')))", "FloorToInt(Mul(Float('2.3'), Symbol('s0')))", "FloorToInt(Mul(Float('0.123456789'), Symbol('s0')))", "Float('x')",
         "FloorToInt(Add(Mul(Float('0.1'), Symbol('s0')), Integer(1)))", "FloorToInt(Mul(Integer(3), Float('0.1'), Symbol('s0')))", "FloorToInt(Mul(Integer(3), Mul(Float('0.1'), Symbol('s0'))))",
         "Float('1e400')", "Float('", "Max(Float('0.5'), Symbol('s0'))", "FloorToInt(Mul(Float('0.5'), Float('0.5')))"})
     EXPECT_FALSE(parseExpr(text)) << text;
