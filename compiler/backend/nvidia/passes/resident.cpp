@@ -11,11 +11,12 @@ namespace neso::nvidia {
 
 namespace {
 
-/// Whether programs may come one after another, in any blocks of threads.
+/// Whether programs may come one after another, in any blocks of threads: none waits for what another one writes, be it by reading again and again.
 bool standAlone(tt::FuncOp function) {
   if (!function.getBody().hasOneBlock()) return false;
   WalkResult result = function.walk([&](Operation *op) {
     const OpCode code = codeOf(op);
+    if (tt::LoadOp load = dyn_cast<tt::LoadOp>(op); (load && load.getIsVolatile()) || isa<scf::WhileOp>(op)) return WalkResult::interrupt();
     const bool good = op == function || isMemoryEffectFree(op) || classOf(code) == OpClass::Load || isa<tt::StoreOp>(op) ||
                       op->hasTrait<OpTrait::IsTerminator>() || op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() || code == OpCode::Assume;
     return good ? WalkResult::advance() : WalkResult::interrupt();

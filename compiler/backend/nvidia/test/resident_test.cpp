@@ -147,6 +147,8 @@ TEST_F(Resident, OthersHaveBlocksOfTheirOwn) {
   const std::string gemm = textOf(kSmall);
   EXPECT_TRUE(isResident(gemm, "tt.return", "tt.return"));
   EXPECT_FALSE(isResident(gemm, "tt.return", "ttg.barrier local\n    tt.return"));
+  EXPECT_FALSE(isResident(gemm, "tt.return", "%seen = tt.load %c_ptr {isVolatile = true} : !tt.ptr<f32>\n    tt.return"));
+  EXPECT_TRUE(isResident(gemm, "tt.return", "%seen = tt.load %c_ptr : !tt.ptr<f32>\n    tt.return"));
   EXPECT_FALSE(isResident(gemm, "tt.return", "%own = tt.get_program_id x : i32\n    %zero = arith.constant 0 : i32\n    %some = arith.cmpi sgt, %own, %zero : i32\n"
                                              "    tt.assert %some, \"first\" : i1\n    tt.return"));
 }
