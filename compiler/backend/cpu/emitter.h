@@ -47,6 +47,9 @@ struct Buffer {
 /// The part of a conjunction that varies along `axis` alone, without its broadcast; null: there is none.
 mlir::Value partAlong(mlir::Value mask, int axis);
 
+/// Of a cache.
+inline constexpr int64_t kLineBytes = 64;
+
 class Emitter {
 public:
   Emitter(llvm::Module &module, CpuLevel level);

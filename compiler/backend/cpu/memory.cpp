@@ -6,14 +6,11 @@
 #include "backend/cpu/emitter.h"
 #include "backend/cpu/places.h"
 #include "ir/tile/tile.h"
-#include "llvm/Support/SaveAndRestore.h"
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/Analysis/VectorUtils.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 namespace neso::cpu {
-
-/// Of a cache.
-static constexpr int64_t kLineBytes = 64;
 
 using llvm::Value;
 

@@ -18,21 +18,20 @@ namespace {
 constexpr int64_t kLeastBytes = int64_t{16} << 20;
 /// Kernels that take longer to compute an element wait for no memory.
 constexpr int kMostCost = 200;
-constexpr int64_t kLine = 64;
 } // namespace
 
 /// Whether whole lines are written, if the first address is that of one, which nobody in the function reads.
 bool Emitter::mayGoPastCaches(const Nest &nest, mlir::Operation *store) {
   mlir::Value pointer = store->getOperand(0);
   const int64_t size = bytesOf(elementOf(store->getOperand(1).getType()));
-  if (nest.width * size % kLine != 0 || uses_->cost(store->getOperand(1)) > kMostCost) return false;
+  if (nest.width * size % kLineBytes != 0 || uses_->cost(store->getOperand(1)) > kMostCost) return false;
   // Addresses modulo lines follow from steps modulo 2^bits.
   for (size_t d = 0; d < nest.shape.size(); ++d) {
     if (nest.shape[d] == 1) continue;
     Conditions conditions;
     const std::optional<Step> step = affine_.along(pointer, static_cast<int64_t>(d), conditions);
     const bool along = static_cast<int>(d) == nest.vectorDim;
-    if (!step || (along ? !step->isUnit() : !step->constant || *step->constant * size % kLine != 0)) return false;
+    if (!step || (along ? !step->isUnit() : !step->constant || *step->constant * size % kLineBytes != 0)) return false;
   }
   mlir::Operation *function = store->getParentOfType<tt::FuncOp>();
   const mlir::Value root = pointerRoot(pointer);
@@ -73,7 +72,7 @@ Value *Emitter::goesPastCaches(const Nest &nest, llvm::ArrayRef<mlir::Operation 
   frames_[0].memo.clear();
   for (mlir::Operation *store : stores) {
     Value *first = eval(store->getOperand(0), Index(nest.shape.size(), uniformInt(0))).base;
-    Value *place = b.CreateAnd(b.CreatePtrToInt(first, b.getInt64Ty()), b.getInt64(kLine - 1));
+    Value *place = b.CreateAnd(b.CreatePtrToInt(first, b.getInt64Ty()), b.getInt64(kLineBytes - 1));
     past = b.CreateAnd(past, b.CreateICmpEQ(place, b.getInt64(0)));
   }
   return past;

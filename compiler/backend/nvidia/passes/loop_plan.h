@@ -140,6 +140,10 @@ mlir::Value ringFor(const PipelinedLoad &load, int slots, mlir::OpBuilder &b, ml
 std::vector<PipelinedLoad> planOnceLoads(tt::FuncOp function, const std::vector<LoopPlan> &plans, const Chip &chip, int warps, const AxisInfoAnalysis &axis);
 void copyOnce(const std::vector<PipelinedLoad> &loads);
 
+/// The slot of a ring that comes behind `slot`, and the parity of its phase.
+mlir::Value slotBehind(mlir::OpBuilder &b, mlir::Location loc, mlir::Value slot, int slots);
+mlir::Value parityBehind(mlir::OpBuilder &b, mlir::Location loc, mlir::Value slot, mlir::Value parity, int slots);
+
 /// How an operand with K as dim `k` lies there once the block has stored it, along K or as threads hold it.
 GroupOperand stagedPlace(mlir::Value operand, int k, bool alongK);
 /// Puts into shared memory what products could read there by wgmma and the block computed itself; gives of how many operands (stage.cpp). kept: from the

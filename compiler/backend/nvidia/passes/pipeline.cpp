@@ -238,6 +238,17 @@ void planRows(LoopPlan &plan, const AxisInfoAnalysis &axis) {
 
 } // namespace
 
+static Value number(OpBuilder &b, Location loc, int value) { return arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(value)); }
+Value slotBehind(OpBuilder &b, Location loc, Value slot, int slots) {
+  Value after = arith::AddIOp::create(b, loc, slot, number(b, loc, 1));
+  Value isLast = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, after, number(b, loc, slots));
+  return arith::SelectOp::create(b, loc, isLast, number(b, loc, 0), after);
+}
+Value parityBehind(OpBuilder &b, Location loc, Value slot, Value parity, int slots) {
+  Value isLast = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, slot, number(b, loc, slots - 1));
+  return arith::SelectOp::create(b, loc, isLast, arith::XOrIOp::create(b, loc, parity, number(b, loc, 1)), parity);
+}
+
 Value ringFor(const PipelinedLoad &load, int slots, OpBuilder &b, Location loc) {
   const RankedTensorType tile = cast<RankedTensorType>(tt::LoadOp(load.load).getType());
   SmallVector<int64_t> shape{slots};
@@ -665,16 +676,8 @@ private:
     return sum;
   }
 
-  Value next(Value slot) {
-    Value after = arith::AddIOp::create(b_, loc_, slot, constant(1));
-    Value isLast = arith::CmpIOp::create(b_, loc_, arith::CmpIPredicate::eq, after, constant(plan_.slots));
-    return arith::SelectOp::create(b_, loc_, isLast, constant(0), after);
-  }
-
-  Value parityBehind(Value slot, Value parity) {
-    Value isLast = arith::CmpIOp::create(b_, loc_, arith::CmpIPredicate::eq, slot, constant(plan_.slots - 1));
-    return arith::SelectOp::create(b_, loc_, isLast, arith::XOrIOp::create(b_, loc_, parity, constant(1)), parity);
-  }
+  Value next(Value slot) { return slotBehind(b_, loc_, slot, plan_.slots); }
+  Value parityBehind(Value slot, Value parity) { return neso::nvidia::parityBehind(b_, loc_, slot, parity, plan_.slots); }
 
   LoopPlan &plan_;
   int warps_;

@@ -179,15 +179,8 @@ private:
     for (auto &indices : indices_)
       for (Value &index : indices) index = *result++;
   }
-  Value next(Value slot) {
-    Value after = arith::AddIOp::create(b_, loc_, slot, constant(1));
-    Value isLast = arith::CmpIOp::create(b_, loc_, arith::CmpIPredicate::eq, after, constant(plan_.slots));
-    return arith::SelectOp::create(b_, loc_, isLast, constant(0), after);
-  }
-  Value parityBehind(Value slot, Value parity) {
-    Value isLast = arith::CmpIOp::create(b_, loc_, arith::CmpIPredicate::eq, slot, constant(plan_.slots - 1));
-    return arith::SelectOp::create(b_, loc_, isLast, arith::XOrIOp::create(b_, loc_, parity, constant(1)), parity);
-  }
+  Value next(Value slot) { return slotBehind(b_, loc_, slot, plan_.slots); }
+  Value parityBehind(Value slot, Value parity) { return neso::nvidia::parityBehind(b_, loc_, slot, parity, plan_.slots); }
   /// What loops carry of it.
   SmallVector<Value *, 12> state() {
     SmallVector<Value *, 12> out{&program_, &turn_, &fill_, &fillParity_, &read_, &readParity_};
