@@ -239,7 +239,7 @@ class Bench:
         torch = self.torch
         if kind == "i8":
             return torch.randint(-127, 128, shape, device="cuda", generator=generator, dtype=torch.int8)
-        types = {"fp8e4nv": torch.float8_e4m3fn, "fp8e5": torch.float8_e5m2, "fp32": torch.float32}
+        types = {"fp8e4nv": torch.float8_e4m3fn, "fp8e5": torch.float8_e5m2, "fp32": torch.float32, "bf16": torch.bfloat16}
         return (torch.rand(*shape, device="cuda", generator=generator) * 2 - 1).to(types[kind])
 
     def library_product(self, kind, a, b):
@@ -255,6 +255,8 @@ class Bench:
                 result = a @ b.t()
                 torch.backends.cuda.matmul.allow_tf32 = False
                 return result
+            if kind == "bf16":
+                return a @ b.t()
             return torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True)
         try:
             run()

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How fast is each block of `gemm` at products of models? What the rows of kGroupBlocks (backend/nvidia/backend.cpp) are fitted to.
+"""How fast is each block of `gemm_rows` at products of models? What the rows of kGroupBlocks (backend/nvidia/backend.cpp) are fitted to.
 
-    bench/gpu/product_blocks.py pack OUT [--build build/release] --arch sm_90a      compile `gemm` in every block
+    bench/gpu/product_blocks.py pack OUT [--build build/release] --arch sm_90a      compile `gemm_rows` in every block
     bench/gpu/product_blocks.py run OUT --json REPORT --peers none                  time them at every shape, and cuBLAS beside
 
-Options as those of bench_gpu.py, whose way of timing this is (cold L2, medians). One line a shape: cuBLAS, then the blocks, the fastest first, as
+B lies as [N, K], as the weights of a linear layer do. Options as those of bench_gpu.py, whose way of timing this is (cold L2, medians). One line a shape: cuBLAS, then the blocks, the fastest first, as
 ROWSxCOLUMNSxKwWARPSsSLOTS=microseconds; with --peers all Triton's times are in the report too.
 """
 import bench_gpu
@@ -29,27 +29,27 @@ BLOCKS = [(128, 256, 64, 8, 3), (128, 256, 64, 8, 4), (256, 128, 64, 8, 3), (256
           (128, 64, 64, 8, 4), (128, 64, 64, 8, 8), (256, 64, 64, 8, 3), (256, 64, 64, 8, 5)]
 
 
+KIND = "gemm_bf16"
+
+
 class Blocks(bench_gpu.Bench):
     def kernels(self):
-        torch = self.torch
-        self.options.only = self.options.only or "gemm"
+        self.options.only = self.options.only or KIND
         super().kernels()
         for suffix, (m, n, k) in SHAPES.items():
-            row = self.report["kernels"].get("gemm" + suffix)
+            row = self.report["kernels"].get(KIND + suffix)
             if row is None:
                 continue
-            a, b = (torch.rand(*s, device="cuda").mul(2).sub(1).bfloat16() for s in ((m, k), (k, n)))
-            row["cublas_ms"] = round(self.times([lambda a=a, b=b: a @ b], rounds=3, budget_ms=10)[0]["median"], 5)
             tried = sorted((t for t in row["tried"] if "ms" in t), key=lambda t: t["ms"])
-            print(f"{m}x{n}x{k} cuBLAS {1e3 * row['cublas_ms']:.1f}",
+            print(f"{m}x{n}x{k} cuBLAS {1e3 * row['library_ms']:.1f}",
                   *(f"{t['BM']}x{t['BN']}x{t['BK']}w{t['num_warps']}s{t['num_stages']}={1e3 * t['ms']:.1f}" for t in tried), flush=True)
 
 
 def main():
-    signature, _, hints = programs.KERNELS["gemm"]
-    configs = [dict(BM=m, BN=n, BK=k, GROUP=8, num_warps=warps, num_stages=slots) for m, n, k, warps, slots in BLOCKS]
-    programs.KERNELS = {"gemm": (signature, configs, hints)}
-    programs.GEMMS, programs.CASES, programs.KINDS = SHAPES, {"gemm": list(SHAPES)}, {}
+    signature, _, hints = programs.KERNELS[KIND]
+    configs = [dict(BM=m, BN=n, BK=k, GROUP=8, SUM="tl.float32", num_warps=warps, num_stages=slots) for m, n, k, warps, slots in BLOCKS]
+    programs.KERNELS = {KIND: (signature, configs, hints)}
+    programs.GEMMS, programs.CASES, programs.KINDS = SHAPES, {KIND: list(SHAPES)}, {KIND: programs.KINDS[KIND]}
     programs.LINES, programs.MORE, programs.MODELS = {}, {}, {}
     programs.fits = lambda kernel, config, suffix: True
     bench_gpu.Bench, bench_gpu.__doc__ = Blocks, __doc__

@@ -121,7 +121,7 @@ KERNELS = {
 
 # Products of other kinds, whose operands lie with K side by side: of the signature operands, result, sums; bytes of an operand's element.
 KINDS = {"gemm_e4m3": ("fp8e4nv", "bf16", "tl.float32", 1), "gemm_e5m2": ("fp8e5", "bf16", "tl.float32", 1), "gemm_s8": ("i8", "i32", "tl.int32", 1),
-         "gemm_tf32": ("fp32", "fp32", "tl.float32", 4)}
+         "gemm_tf32": ("fp32", "fp32", "tl.float32", 4), "gemm_bf16": ("bf16", "bf16", "tl.float32", 2)}
 # Rows, columns, bytes of K of a block; warps, stages.
 KIND_BLOCKS = [(128, 256, 128, 8, 3), (128, 256, 128, 8, 4), (128, 256, 64, 8, 4), (128, 128, 128, 8, 3), (128, 128, 128, 8, 4), (128, 128, 128, 4, 3),
                (256, 128, 128, 8, 3), (64, 256, 128, 4, 3), (64, 128, 128, 4, 4)]
