@@ -90,7 +90,7 @@ V MathEmitter::fma(V a, V m, V c) {
 }
 V MathEmitter::unary(unsigned id, V x) { return b.CreateUnaryIntrinsic(id, x); }
 
-V MathEmitter::poly(V x, std::initializer_list<double> highToLow) {
+V MathEmitter::poly(V x, llvm::ArrayRef<double> highToLow) {
   V r = nullptr;
   for (double c : highToLow) r = r ? fma(r, x, like(x, c)) : like(x, c);
   return r;
@@ -157,18 +157,36 @@ V MathEmitter::scaledBy(V x, V k, V none) {
 V MathEmitter::expWithin(V x, V none) {
   const auto [n, k] = powerOf(x);
   V r = fma(k, like(x, -0x1.62e430p-1), x);
-  V p = poly(r, {0x1.0fa73adbeab95p-7, 0x1.573aca7bac21cp-5, 0x1.555a6e9755310p-3, 0x1.fffdc43520445p-2, 0x1.fffff623d4e63p-1, 1.0});
-  if (const auto *v = llvm::dyn_cast<llvm::FixedVectorType>(x->getType()); scales_ && v && v->getNumElements() % 16 == 0)
+  return scaledByPower(poly(r, {0x1.0fa73adbeab95p-7, 0x1.573aca7bac21cp-5, 0x1.555a6e9755310p-3, 0x1.fffdc43520445p-2, 0x1.fffff623d4e63p-1, 1.0}), n, k, none);
+}
+
+// The same for 2^x, |x| < 125: its polynomial's coefficients are those of expWithin times powers of log 2.
+V MathEmitter::exp2Within(V x, V none) {
+  V magic = like(x, 12582912.0);
+  V t = b.CreateFAdd(x, magic);
+  V n = b.CreateSub(bits(t), bits(magic)), k = b.CreateFSub(t, magic);
+  V r = b.CreateFSub(x, k);
+  return scaledByPower(poly(r, {0x1.5bb8d5ce6f9b9p-10, 0x1.3ceaf5186f962p-7, 0x1.c6b7582bb5bffp-5, 0x1.ebf9ba87d4b5bp-3, 0x1.62e4291a04da9p-1, 1.0}), n, k, none);
+}
+
+// p 2^n for p in [0.5, 2], n as an integer and as a float k; 0 where `none` (null: nowhere).
+V MathEmitter::scaledByPower(V p, V n, V k, V none) {
+  if (const auto *v = llvm::dyn_cast<llvm::FixedVectorType>(p->getType()); scales_ && v && v->getNumElements() % 16 == 0)
     return scaledBy(p, k, none);
   // 2^(n - 1) is a float for every n, and twice e^r no product with one that makes a denormal, which takes a hundred times as long.
-  V scale = b.CreateBitCast(b.CreateShl(b.CreateAdd(n, likeInt(r, 126)), 23), r->getType());
-  V result = b.CreateFMul(b.CreateFMul(p, like(x, 2.0)), scale);
-  return none ? b.CreateSelect(none, like(x, 0.0), result) : result;
+  V scale = b.CreateBitCast(b.CreateShl(b.CreateAdd(n, likeInt(p, 126)), 23), p->getType());
+  V result = b.CreateFMul(b.CreateFMul(p, like(p, 2.0)), scale);
+  return none ? b.CreateSelect(none, like(p, 0.0), result) : result;
 }
 
 V MathEmitter::expOrZero(V x) {
   V none = b.CreateFCmpOLT(x, like(x, -86.6433)); // log 2^-125, rounded up
   return expWithin(b.CreateSelect(b.CreateFCmpOGT(x, like(x, 89.0)), like(x, 89.0), x), none);
+}
+
+V MathEmitter::exp2OrZero(V x) {
+  V none = b.CreateFCmpOLT(x, like(x, -125.0));
+  return exp2Within(b.CreateSelect(b.CreateFCmpOGT(x, like(x, 129.0)), like(x, 129.0), x), none);
 }
 
 V MathEmitter::exp2(V x) {
@@ -210,6 +228,15 @@ V MathEmitter::erf(V x) {
   V large = b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, b.CreateFSub(like(x, 1.0), expWithin(l, nullptr)), x);
   V r = b.CreateSelect(b.CreateFCmpOLT(a, like(x, 1.0)), small, large);
   return b.CreateSelect(b.CreateFCmpUNO(x, x), x, r);
+}
+
+// erfc(a) = 2^(a q(a)) for a >= 0: one polynomial where erf() needs two, since what is small may be as wrong as what is large. q is the least largest error
+// of the power, 1.6e-8 up to 4.2; beyond, a q(a) falls from -28 to minus infinity.
+V MathEmitter::erfcBesideOne(V x) {
+  V a = unary(llvm::Intrinsic::fabs, x);
+  V l = b.CreateFMul(a, poly(a, kErfcPower));
+  V e = exp2Within(l, b.CreateFCmpOLT(l, like(x, -125.0)));
+  return b.CreateSelect(b.CreateFCmpOLT(x, like(x, 0.0)), b.CreateFSub(like(x, 2.0), e), e);
 }
 
 V MathEmitter::logDouble(V x) {
@@ -446,19 +473,30 @@ static bool paysForVectorsOnly(MathFn fn) {
   }
 }
 
+/// What is approximated in f32 alone.
+static MathFn exactly(MathFn fn) {
+  switch (fn) {
+  case MathFn::ExpOrZero: return MathFn::Exp;
+  case MathFn::Exp2OrZero: return MathFn::Exp2;
+  case MathFn::ErfcBesideOne: return MathFn::Erfc;
+  default: return fn;
+  }
+}
+
 V MathEmitter::emit(MathFn fn, llvm::ArrayRef<V> args) {
   V x = args[0];
+  if (!x->getType()->getScalarType()->isFloatTy()) fn = exactly(fn);
   static constexpr const char *kNames[] = {
-      "exp",  "exp",  "exp2",      "exp10",     "expm1", "log",    "log2",   "log10", "log1p", "sin",   "cos",   "tan",
+      "exp",  "",     "exp2", "",          "exp10",     "expm1", "log",    "log2",   "log10", "log1p", "sin",   "cos",   "tan",
       "sinh", "cosh",      "tanh",      "asin",  "acos",   "atan",   "asinh", "acosh", "atanh", "atan2", "erf",
-      "erfc", "pow",       "cbrt",      "fmod",  "lgamma", "tgamma", "hypot", "",      "j0",    "j1",    "y0",
+      "erfc", "",     "pow",       "cbrt",      "fmod",  "lgamma", "tgamma", "hypot", "",      "j0",    "j1",    "y0",
       "y1",   "nextafter", "remainder", "",      "",       "",       "",      ""};
   const char *name = kNames[static_cast<int>(fn)];
   if (fn == MathFn::Fmod) return fmod(x, args[1]);
   if (!x->getType()->isVectorTy() && paysForVectorsOnly(fn)) return libm(name, args);
   if (fn == MathFn::Nextafter) return nextafter(x, args[1]);
   if (x->getType()->isVectorTy() && x->getType()->getScalarType()->isDoubleTy()) {
-    if (fn == MathFn::Exp || fn == MathFn::ExpOrZero) return expDouble(x);
+    if (fn == MathFn::Exp) return expDouble(x);
     if (V r = emitOnDoubles(b, fn, x)) return r;
   }
   if (!x->getType()->getScalarType()->isFloatTy()) return libm(name, args);
@@ -468,6 +506,7 @@ V MathEmitter::emit(MathFn fn, llvm::ArrayRef<V> args) {
   case MathFn::Exp: return exp(x);
   case MathFn::ExpOrZero: return expOrZero(x);
   case MathFn::Exp2: return exp2(x);
+  case MathFn::Exp2OrZero: return exp2OrZero(x);
   case MathFn::Exp10: return narrow(exp2Double(b.CreateFMul(wide(x), like(wide(x), 0x1.a934f0979a371p+1))));
   case MathFn::ExpM1: return expm1(x);
   case MathFn::Log: return log(x);
@@ -503,6 +542,7 @@ V MathEmitter::emit(MathFn fn, llvm::ArrayRef<V> args) {
   case MathFn::Acosh:
   case MathFn::Atanh: return areaFunction(fn, x);
   case MathFn::Erfc: return erfc(x);
+  case MathFn::ErfcBesideOne: return erfcBesideOne(x);
   case MathFn::I0:
   case MathFn::I1:
   case MathFn::I0e:

@@ -20,6 +20,7 @@ enum class MathFn : uint8_t {
   Exp,
   ExpOrZero, // exp, of f32 0 where it is below 2^-125 and to 3 ulp + |x| / 20 ulp, less than x is rounded by
   Exp2,
+  Exp2OrZero, // exp2, of f32 0 where it is below 2^-125
   Exp10,
   ExpM1,
   Log,
@@ -41,6 +42,7 @@ enum class MathFn : uint8_t {
   Atan2,
   Erf,
   Erfc,
+  ErfcBesideOne, // erfc, of f32 to 2.2e-7, whatever its size
   Pow,
   Cbrt,
   Fmod,
@@ -67,6 +69,10 @@ std::optional<MathFn> mathFnOf(llvm::StringRef name);
 /// The functions of the special library that f32 has inline, by the library's names ("i0e", "ndtri").
 std::optional<MathFn> inlineSpecialOf(llvm::StringRef name);
 
+/// q, from the highest power down, of erfc(a) = 2^(a q(a)), a >= 0 (ErfcBesideOne).
+inline constexpr double kErfcPower[] = {-0x1.7c7edc0000000p-15, 0x1.d326120000000p-12, -0x1.8672c20000000p-10, -0x1.9620f60000000p-11,
+                                        0x1.cee8860000000p-6,   -0x1.3017200000000p-3, -0x1.d63aac0000000p-1,  -0x1.a0be9e0000000p+0};
+
 class MathEmitter {
 public:
   /// `scales`: the machine has AVX-512's vscalef.
@@ -87,16 +93,20 @@ private:
   V exp(V x);
   V expOrZero(V x);
   V exp2(V x);
+  V exp2OrZero(V x);
   std::pair<V, V> powerOf(V x);
   std::pair<V, V> reducedOf(V x);
   V expOfReduced(V r);
   V expWithin(V x, V none);
+  V exp2Within(V x, V none);
+  V scaledByPower(V p, V n, V k, V none);
   V scaledBy(V x, V k, V none);
   V expFromReduced(V r, V n);
   V expm1(V x);
   V tanh(V x);
   V erf(V x);
   V erfc(V x);
+  V erfcBesideOne(V x);
   /// Sine and cosine of |x| less the nearest multiple of a quarter turn, in double, and the number of quarters.
   struct Turned {
     V sine, cosine, quarter, notFinite;
@@ -128,7 +138,7 @@ private:
   llvm::Type *intType(V x);
   llvm::Type *floatType(V x);
   llvm::Type *doubleType(V x);
-  V poly(V x, std::initializer_list<double> highToLow);
+  V poly(V x, llvm::ArrayRef<double> highToLow);
   V fma(V a, V b2, V c);
   V bits(V x) { return b.CreateBitCast(x, intType(x)); }
   V unary(unsigned intrinsic, V x);

@@ -1,6 +1,7 @@
 #include "backend/common/scalar_ops.h"
 
 #include "backend/common/llvm_common.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/Intrinsics.h"
@@ -108,6 +109,18 @@ std::optional<MathFn> functionOf(OpCode code) {
   case OpCode::code: return MathFn::function;
 #include "backend/common/scalar_ops.def"
   default: return std::nullopt;
+  }
+}
+
+std::optional<MathFn> functionOf(mlir::Operation *op, OpCode code) {
+  const std::optional<MathFn> function = functionOf(code);
+  auto marked = llvm::dyn_cast<mlir::arith::ArithFastMathInterface>(op);
+  if (!function || !marked || !bitEnumContainsAny(marked.getFastMathFlagsAttr().getValue(), mlir::arith::FastMathFlags::afn)) return function;
+  switch (*function) {
+  case MathFn::Exp: return MathFn::ExpOrZero;
+  case MathFn::Exp2: return MathFn::Exp2OrZero;
+  case MathFn::Erfc: return MathFn::ErfcBesideOne;
+  default: return function;
   }
 }
 

@@ -24,8 +24,9 @@ llvm::Value *emitIntegerOp(llvm::IRBuilder<> &b, mlir::Operation *op, OpCode cod
 /// Operations on floats, which come as f32 or f64. nullptr as above.
 llvm::Value *emitFloatOp(llvm::IRBuilder<> &b, mlir::Operation *op, OpCode code, llvm::ArrayRef<llvm::Value *> args);
 
-/// The elementary function that an operation is.
+/// The elementary function that an operation is; of one that is marked as approximate (afn) the cheaper form of it, if there is one.
 std::optional<MathFn> functionOf(OpCode code);
+std::optional<MathFn> functionOf(mlir::Operation *op, OpCode code);
 
 /// Quotient or remainder of two scalars where the machine divides integers. No operands trap, since a masked-off
 /// element may hold any: a zero divisor counts as one, and the smallest number over -1 wraps.

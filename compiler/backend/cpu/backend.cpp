@@ -2,6 +2,7 @@
 #include "backend/cpu/compile.h"
 #include "backend/cpu/target.h"
 #include "backend/target.h"
+#include "ir/tile/passes/passes.h"
 #include "mlir/IR/BuiltinOps.h"
 
 namespace neso {
@@ -21,7 +22,10 @@ public:
   const Target &usual() const override { return *native(); }
   const Target *native() const override { return find(neso::cpu::name(nativeLevel())); }
   std::span<const std::string_view> stages() const override { return kStages; }
-  Status prepare(mlir::ModuleOp) const override { return Status::ok(); }
+  Status prepare(mlir::ModuleOp module) const override {
+    rewriteFunctionsBesideOne(module);
+    return Status::ok();
+  }
 
   const Target *find(std::string_view name) const override {
     for (const Target &t : targets_)

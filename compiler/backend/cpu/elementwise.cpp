@@ -465,9 +465,7 @@ Value *Emitter::emitFloat(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value
   if (code == OpCode::DivF || code == OpCode::ApproxDivF) return emitFloatOp(b, op, OpCode::PreciseDivF, args);
   if (code == OpCode::Sqrt) return emitFloatOp(b, op, OpCode::PreciseSqrt, args);
   if (code == OpCode::FPowI) return math_.emit(MathFn::Pow, {args[0], b.CreateSIToFP(args[1], args[0]->getType())});
-  if (code == OpCode::Exp && bitEnumContainsAny(llvm::cast<mlir::math::ExpOp>(op).getFastmath(), mlir::arith::FastMathFlags::afn))
-    return math_.emit(MathFn::ExpOrZero, args);
-  if (std::optional<MathFn> function = functionOf(code)) return math_.emit(*function, args);
+  if (std::optional<MathFn> function = functionOf(op, code)) return math_.emit(*function, args);
   // Where NaN need not be kept, one instruction.
   if (code == OpCode::MaximumF && bitEnumContainsAny(llvm::cast<mlir::arith::MaximumFOp>(op).getFastmath(), mlir::arith::FastMathFlags::nnan))
     return b.CreateSelect(b.CreateFCmpOGT(args[0], args[1]), args[0], args[1]);

@@ -176,10 +176,10 @@ Value *Emitter::emitFloat(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value
   case OpCode::Rsqrt:
     if (f32) return approximate(llvm::Intrinsic::nvvm_rsqrt_approx_f, {x});
     break;
-  case OpCode::FPowI: return emitMath(op, MathFn::Pow, {x, b.CreateSIToFP(y, x->getType())});
+  case OpCode::FPowI: return emitMath(MathFn::Pow, {x, b.CreateSIToFP(y, x->getType())});
   default: break;
   }
-  if (std::optional<MathFn> function = functionOf(code)) return emitMath(op, *function, args);
+  if (std::optional<MathFn> function = functionOf(op, code)) return emitMath(*function, args);
   return emitFloatOp(b, op, code, args);
 }
 

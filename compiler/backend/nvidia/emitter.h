@@ -104,7 +104,7 @@ private:
   Value *emitFloat(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value *> args, mlir::Type type);
   Value *emitCast(mlir::Operation *op, OpCode code, Value *x);
   Value *convertFloat(Value *v, mlir::Type from, mlir::Type to, bool towardZero = false);
-  Value *emitMath(mlir::Operation *op, MathFn function, llvm::ArrayRef<Value *> args);
+  Value *emitMath(MathFn function, llvm::ArrayRef<Value *> args);
   Value *emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::ArrayRef<Value *> args);
   void emitInlineAsm(mlir::Operation *op);
   void emitMap(mlir::Operation *op);

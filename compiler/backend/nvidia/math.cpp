@@ -27,7 +27,7 @@ struct FastMath {
   Value *ex2Flushed(Value *x) { return b.CreateIntrinsic(llvm::Intrinsic::nvvm_ex2_approx_ftz, {b.getFloatTy()}, {x}); }
   Value *rcp(Value *x) { return b.CreateIntrinsic(llvm::Intrinsic::nvvm_rcp_approx_ftz_f, {}, {x}); }
   Value *bits(Value *x) { return b.CreateBitCast(x, b.getInt32Ty()); }
-  Value *poly(Value *x, std::initializer_list<double> highToLow) {
+  Value *poly(Value *x, llvm::ArrayRef<double> highToLow) {
     Value *r = nullptr;
     for (double k : highToLow) r = r ? fma(r, x, c(k)) : c(k);
     return r;
@@ -93,6 +93,12 @@ struct FastMath {
     return b.CreateSelect(b.CreateFCmpOLT(a, c(0.625)), small, large);
   }
 
+  /// See MathEmitter::erfcBesideOne.
+  Value *erfcBesideOne(Value *x) {
+    Value *a = abs(x), *e = ex2Flushed(b.CreateFMul(a, poly(a, kErfcPower)));
+    return b.CreateSelect(b.CreateFCmpOLT(x, c(0.0)), b.CreateFSub(c(2.0), e), e);
+  }
+
   Value *erf(Value *x) {
     Value *a = abs(x), *s = b.CreateFMul(x, x);
     Value *small =
@@ -113,17 +119,16 @@ struct FastMath {
 
 } // namespace
 
-Value *Emitter::emitMath(mlir::Operation *op, MathFn function, llvm::ArrayRef<Value *> args) {
+Value *Emitter::emitMath(MathFn function, llvm::ArrayRef<Value *> args) {
   Value *x = args[0];
   if (!x->getType()->isFloatTy()) return MathEmitter(b).emit(function, args);
   FastMath fast{b};
   switch (function) {
   case MathFn::Exp: return fast.exp(x);
-  case MathFn::Exp2: {
-    auto exp2 = llvm::dyn_cast<mlir::math::Exp2Op>(op);
-    const bool flushed = exp2 && bitEnumContainsAny(exp2.getFastmath(), mlir::arith::FastMathFlags::afn);
-    return flushed ? fast.ex2Flushed(x) : fast.ex2(x);
-  }
+  case MathFn::ExpOrZero: return fast.ex2Flushed(b.CreateFMul(x, fast.c(0x1.715476p+0)));
+  case MathFn::Exp2: return fast.ex2(x);
+  case MathFn::Exp2OrZero: return fast.ex2Flushed(x);
+  case MathFn::ErfcBesideOne: return fast.erfcBesideOne(x);
   case MathFn::Exp10: return fast.exp10(x);
   case MathFn::Log: return fast.log(x, false, false);
   case MathFn::Log2: return fast.log(x, true, false);
@@ -180,7 +185,7 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
     if (stem == "rsqrt" && isFloat) return b.CreateIntrinsic(llvm::Intrinsic::nvvm_rsqrt_approx_f, {}, {x});
     if (stem == "rsqrt")
       return b.CreateFDiv(llvm::ConstantFP::get(x->getType(), 1.0), b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x));
-    if (std::optional<MathFn> function = mathFnOf(stem)) return emitMath(op, *function, args);
+    if (std::optional<MathFn> function = mathFnOf(stem)) return emitMath(*function, args);
   }
   if (!ofDevice) return nullptr;
   llvm::SmallVector<llvm::Type *, 3> types;

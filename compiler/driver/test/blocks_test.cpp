@@ -112,6 +112,10 @@ TEST(Blocks, OfAttention) {
   EXPECT_EQ(block(target, {8, 1500, 1500, 64, 2}).keys, 128);
   EXPECT_EQ(block(portable, {8, 1500, 1500, 64, 2}).keys, 64);
   EXPECT_EQ(block(target, {32, 1024, 1024, 128, 2}).keys, 64);
+  // Rounds of eight warps, of which the second would be short.
+  EXPECT_EQ(block(target, {96, 197, 197, 64, 2}).warps, 4);
+  EXPECT_EQ(block(target, {192, 197, 197, 64, 2}).warps, 8);
+  EXPECT_EQ(block(target, {96, 197, 197, 128, 2}).warps, 8);
 }
 
 // Products of f32 by three of tf32: a thread has three sets of sums; groups of warps multiply where the right operand lies along k and their rows are

@@ -119,7 +119,7 @@ private:
     along(q, kElement, 1, spec_.headSize, {});
     if (tiling_.narrowScores) return loadAs(q, spec_.q, spec_.q.dtype);
     Val wide = loadAs(q, spec_.q, DType::F32);
-    return q.binary("arith.mulf", wide, q.constant(DType::F32, spec_.scale, 0));
+    return q.binary("arith.mulf", wide, q.constant(DType::F32, factor(), 0));
   }
 
   /// No key beyond the block's last query row takes part where that is so asked for.
@@ -130,6 +130,16 @@ private:
     return out_.binary("arith.minsi", end, last);
   }
 
+  /// Whether what is left of scores are weights' logarithms to base 2, whose exponential is one instruction on GPUs: where a key counts or takes no part. A mask that
+  /// is added may be as small as numbers get, and would be -inf times log2(e).
+  bool isBinary() const {
+    const AttentionSpec::Operand &mask = spec_.mask;
+    return !mask.buffer.valid() || (mask.dtype == DType::Bool && std::isinf(spec_.masked));
+  }
+  double factor() const { return isBinary() ? spec_.scale * M_LOG2E : spec_.scale; }
+  /// Whether scores are products as they come, and their factor goes with the subtraction of the maximum: one step in place of two.
+  bool factorComesLater() const { return tiling_.narrowScores && isBinary() && spec_.scale > 0; }
+
   /// The scores of a block of keys, -inf where a key takes no part.
   Val scoresOf(Emitter &s, Emitter &keys, Val queries, int64_t rest) {
     Val loadedKeys = loadAs(keys, spec_.k, tiling_.narrowScores ? spec_.k.dtype : DType::F32);
@@ -137,7 +147,7 @@ private:
                       k_.target.f32Products),
               3};
     countOnly(score, tb::kValidNAttr, rest);
-    if (tiling_.narrowScores) score = s.binary("arith.mulf", score, s.constant(DType::F32, spec_.scale, 0));
+    if (tiling_.narrowScores && !factorComesLater()) score = s.binary("arith.mulf", score, s.constant(DType::F32, factor(), 0));
     Val valid;
     for (size_t i = rowMask_.size(); i < s.masks.size(); ++i) valid = s.andMask(valid, s.masks[i]);
     if (spec_.causal) valid = s.andMask(valid, s.compare("le", s.env[kKey], s.env[kQuery]));
@@ -179,15 +189,19 @@ private:
     along(s, kKey, 1, spec_.keyLength, start, which);
     Val score = scoresOf(s, keys, queries, rest);
     Val newMax = maximum(s, before.max, rows(s, score, [&](Val x, Val y) { return maximum(s, x, y); }));
+    auto scaled = [&](Val x) { return factorComesLater() ? s.binary("arith.mulf", x, s.constant(DType::F32, factor(), 0)) : x; };
     // A row without any key so far has maximum -inf, and -inf - -inf is NaN: subtract 0 there.
-    Val shift = s.select(s.compare("eq", newMax, minusInf_), s.constant(DType::F32, 0, 0), newMax);
-    Val p = s.softmaxWeight(s.binary("arith.subf", score, shift));
-    Val alpha = s.softmaxWeight(s.binary("arith.subf", before.max, shift));
+    const Val shift = s.select(s.compare("eq", newMax, minusInf_), s.constant(DType::F32, 0, 0), scaled(newMax));
+    auto weight = [&](Val x) {
+      const Val d = s.binary("arith.subf", scaled(x), shift);
+      return isBinary() ? s.softmaxWeight2(d) : s.softmaxWeight(d);
+    };
+    const Val p = weight(score), alpha = weight(before.max);
     Val newSum = s.binary("arith.addf", s.binary("arith.mulf", before.sum, alpha), rows(s, p, [&](Val x, Val y) { return s.binary("arith.addf", x, y); }));
     Emitter o = out_;
-    Val scaled = o.binary("arith.mulf", before.acc, alpha);
+    Val sums = o.binary("arith.mulf", before.acc, alpha);
     DType valueType = tiling_.narrowValues ? spec_.v.dtype : DType::F32;
-    Val next{tb::dot(b_, k_.loc, s.cast(p, DType::F32, valueType).v, loadAs(values, spec_.v, valueType).v, scaled.v, k_.target.f32Products), 3};
+    Val next{tb::dot(b_, k_.loc, s.cast(p, DType::F32, valueType).v, loadAs(values, spec_.v, valueType).v, sums.v, k_.target.f32Products), 3};
     countOnly(next, tb::kValidKAttr, rest);
     return {newMax, newSum, next};
   }

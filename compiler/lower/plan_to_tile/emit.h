@@ -102,6 +102,7 @@ public:
   /// e^d of a softmax's d <= 0, f32 or f64. fastmath's afn says that it may be 0 where it is below 2^-125: beside the largest weight, which is 1,
   /// that counts for nothing, and many CPUs take a hundred times as long for arithmetic with denormal numbers.
   Val softmaxWeight(Val d);
+  Val softmaxWeight2(Val d); // 2^d
   Val compare(const char *predicate, Val a, Val b, bool isUnsigned = false); // "eq" "lt" …; ints or floats
   Val select(Val c, Val a, Val b);
   Val andMask(Val a, Val b); // either may be empty

@@ -313,6 +313,8 @@ Val Emitter::external(std::string_view function, const std::vector<Val> &args, D
 
 Val Emitter::softmaxWeight(Val d) { return {math::ExpOp::create(k.b, k.loc, d.v, arith::FastMathFlags::afn), d.vary}; }
 
+Val Emitter::softmaxWeight2(Val d) { return {math::Exp2Op::create(k.b, k.loc, d.v, arith::FastMathFlags::afn), d.vary}; }
+
 Val Emitter::fusedMultiplyAdd(Val x, Val y, Val z) {
   unsigned vary = x.vary | y.vary | z.vary;
   return {math::FmaOp::create(k.b, k.loc, widen(x, vary).v, widen(y, vary).v, widen(z, vary).v), vary};

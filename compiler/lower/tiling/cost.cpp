@@ -223,6 +223,10 @@ AttentionBlock attentionBlock(const TileTarget &target, const AttentionSizes &s)
   if (group && b.queries >= group && keys >= kManyKeys && head <= kShortHead) b.keys = 128;
   if (head > 128) b.queries = std::min<int64_t>(b.queries, 64), b.keys = 32, b.stages = 2;
   b.warps = static_cast<int>(std::max<int64_t>(b.queries / 16, 1));
+  // Eight warps have a processor to themselves. Where that makes a second round of a few programs, four warps do twice the rows each, and two programs
+  // share a processor (ViT-B, 96 heads of 197 queries: 12.1 microseconds on an H200 in place of 14.1).
+  const int64_t all = programs(b.queries);
+  if (group && head <= kShortHead && b.queries == 2 * group && all > target.processors && all <= 2 * target.processors) b.warps = 4;
   return b;
 }
 

@@ -66,6 +66,10 @@ Status runTilePass(ModuleOp module, std::string_view name) {
   if (name == "combine") return runPatterns(module, populateCombinePatterns);
   if (name == "reorder-broadcast") return runPatterns(module, populateReorderBroadcastPatterns);
   if (name == "rewrite-descriptors") return rewriteDescriptors(module);
+  if (name == "beside-one") {
+    rewriteFunctionsBesideOne(module);
+    return Status::ok();
+  }
   if (name == "pipeline") return runTilePipeline(module);
   if (name == "loop-unroll") {
     unrollLoops(module);
@@ -97,6 +101,7 @@ Status runTilePipeline(ModuleOp module, const TilePipelineOptions &options) {
     });
   if (status && options.unroll) unrollLoops(module);
   if (status) status = runPasses(module, addCanonicalize);
+  if (status) rewriteFunctionsBesideOne(module);
   if (options.ofTriton) module.walk([](math::Exp2Op op) { op.setFastmath(arith::FastMathFlags::afn); });
   return status ? verifyTile(module) : std::move(status);
 }

@@ -2,7 +2,7 @@
 //
 // runTilePipeline: inline calls → canonicalise, cse → (descriptors and block pointers to plain pointers with masks) →
 // decompose → combine → canonicalise, cse → hoist out of loops → unroll loops that ask for it → canonicalise, cse, drop
-// unused functions. It stands before axis info and layouts, which read its result. Beyond it: one function a kernel, no
+// unused functions → cheaper forms of functions where their digits do not count. It stands before axis info and layouts, which read its result. Beyond it: one function a kernel, no
 // calls, and in the default setting only plain pointers and masks touch memory.
 #pragma once
 #include <optional>
@@ -23,7 +23,7 @@ struct TilePipelineOptions {
 Status runTilePipeline(mlir::ModuleOp module, const TilePipelineOptions &options = {});
 
 /// One pass by name, for tests and tools: inline, canonicalize, cse, licm, symbol-dce, decompose, combine,
-/// reorder-broadcast, rewrite-descriptors, loop-unroll, pipeline. Errors: E0420 for an unknown name, E0421 if the pass
+/// reorder-broadcast, rewrite-descriptors, beside-one, loop-unroll, pipeline. Errors: E0420 for an unknown name, E0421 if the pass
 /// cannot do its work.
 Status runTilePass(mlir::ModuleOp module, std::string_view name);
 
@@ -47,5 +47,9 @@ void populateReorderBroadcastPatterns(mlir::RewritePatternSet &patterns);
 /// tt.dot_scaled → elements times scales, tt.dot; tt.map_elementwise over packs → over single elements; tt.atomic_poll
 /// → a loop. Backends need no code of their own for these.
 void populateDecomposePatterns(mlir::RewritePatternSet &patterns);
+
+/// 1 + erf(x) → erfc(-x), 1 - erf(x) → erfc(x), marked as approximate (afn): beside 1 it need be as exact as 1 is, which is half of the work of an erf
+/// that is exact near 0. 1 + tanh(x) → 2 / (1 + e^(-2x)). In f32, where nothing else reads the function's value. (The second factor of a gelu.)
+void rewriteFunctionsBesideOne(mlir::ModuleOp module);
 
 } // namespace neso

@@ -470,7 +470,8 @@ TEST(Tiling, BlocksOfThreadsFillChannelsLike96) {
 
 TEST(Tiling, WindowsThatOverlapShareAProgram) {
   // A depthwise convolution of `length` taps along the positions, and what is made of it.
-  auto kernelOf = [](int64_t positions, int64_t length, int64_t stride, int64_t processors) {
+  int64_t ofThread = 0; // results of a thread of the last one
+  auto kernelOf = [&](int64_t positions, int64_t length, int64_t stride, int64_t processors) {
     constexpr int64_t kImages = 8, kChannels = 96;
     const int64_t padded = positions * stride + length, results = kImages * positions * kChannels;
     Maker m;
@@ -488,7 +489,9 @@ TEST(Tiling, WindowsThatOverlapShareAProgram) {
     TileTarget target;
     target.threadBlocks = processors > 1, target.processors = processors;
     plan::Plan plan = m.plan();
-    EXPECT_EQ(chooseTilings(plan, target)[0].loop.value().shape, LoopTiling::Shape::Unrolled);
+    const LoopTiling tiling = chooseTilings(plan, target)[0].loop.value();
+    EXPECT_EQ(tiling.shape, LoopTiling::Shape::Unrolled);
+    ofThread = tiling.tile[0] * (tiling.tile.size() > 1 ? tiling.tile[1] : 1) / (32 * tiling.warps);
     return plan.kernels[0];
   };
   // Long windows too, on a CPU as well: what slides is written out.
@@ -507,6 +510,11 @@ TEST(Tiling, WindowsThatOverlapShareAProgram) {
   EXPECT_EQ(kernelOf(56, 3, 2, 4).xRanges[1], Expr(14));   // 9 elements in place of 12
   EXPECT_EQ(kernelOf(56, 3, 3, 4).xRanges[1], Expr(56));   // nothing in common
   EXPECT_EQ(kernelOf(56, 7, 1, 1).xRanges[1], Expr(56));   // one thread keeps its cache
+  // Where processors have few threads, each of these has fewer results.
+  kernelOf(112, 7, 1, 2);
+  EXPECT_EQ(ofThread, 8);
+  kernelOf(112, 7, 1, 4);
+  EXPECT_EQ(ofThread, 4);
 }
 
 TEST(Tiling, ARowOfWindowsIsOneProgramOfAThread) {
