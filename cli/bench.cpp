@@ -111,11 +111,11 @@ int run(Options o) {
 void declareBench(const Verb &parent) {
   auto o = std::make_shared<Options>();
   const Verb verb = parent.verb("bench", "measure a package: load, first run, warm runs, memory");
-  verb.option("model", o->session.model, "the package").required();
+  verb.option("model", o->session.model, "the package").required().placeholder("FILE");
   declareSession(verb, o->session);
   verb.option("--iters", o->iterations, "timed runs (default: about a second's worth)").range(1, 100000000);
   verb.flag("--json", o->json, "one JSON object");
-  verb.option("--report", o->report, "the page that compile --report wrote: what each kernel takes is put into it");
+  verb.option("--report", o->report, "the page that compile --report wrote: what each kernel takes is put into it").placeholder("FILE");
   verb.work([o] { return run(*o); });
 }
 

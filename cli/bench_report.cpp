@@ -178,7 +178,8 @@ Status writeReportTimes(const std::string &path, std::string page, Session &sess
   } else {
     limits = fmt::format("\"copy_gbs\": {:.2f}, \"gflops\": {:.1f}, ", copyLimit(stats.threads), multiplyLimit(stats.threads));
   }
-  if (!options.inputs.empty()) sizes = "those of the input files";
+  // Where all sizes are fixed, files cannot bring others.
+  if (!options.inputs.empty() && neso_model_symbol_count(session.model())) sizes = "those of the input files";
   for (const std::string &dim : options.dims) sizes += (sizes.empty() ? "" : ", ") + dim;
   const std::string json = fmt::format("{{\"device\": {}, \"threads\": {}, \"run_ms\": {:.6f}, {}\"sizes\": {}, \"kernels\": {{{}}}}}",
                                        jsonString(options.device.text), stats.threads, warm.median, limits, jsonString(sizes), kernels);

@@ -47,6 +47,11 @@ void print(neso_status status) {
     std::fprintf(stderr, "error[%s]: %s\n", neso_status_code(status), neso_error_text());
 }
 
+std::string bytesText(uint64_t bytes) {
+  if (bytes < 1000) return fmt::format("{} bytes", bytes);
+  return bytes < 1'000'000 ? fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3) : fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
+}
+
 void printWarnings(const DiagnosticSink &sink) {
   for (const Diagnostic &d : sink.warnings()) print(d);
 }

@@ -1,5 +1,6 @@
 // What the program says on stderr: diagnostics, as text for people or as JSON for programs.
 #pragma once
+#include <cstdint>
 #include <string>
 
 #include "base/diagnostics.h"
@@ -13,6 +14,8 @@ bool diagnosticsAreJson();
 void print(const Diagnostic &diagnostic);
 /// A failed call of the runtime, under the runtime's own code.
 void print(neso_status status);
+/// "812 bytes", "5.4 kB", "102.3 MB".
+std::string bytesText(uint64_t bytes);
 void printWarnings(const DiagnosticSink &sink);
 
 } // namespace neso::cli

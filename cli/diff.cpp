@@ -69,9 +69,9 @@ void declareDiff(const Verb &parent) {
   };
   auto o = std::make_shared<Options>();
   const Verb verb = parent.verb("diff", "are two packages equal byte for byte, and if not, where");
-  verb.option("a", o->a).required();
-  verb.option("b", o->b).required();
-  const Option page = verb.option("--report", o->page, "writes a page that shows both beside each other, kernel by kernel");
+  verb.option("a", o->a).required().placeholder("FILE");
+  verb.option("b", o->b).required().placeholder("FILE");
+  const Option page = verb.option("--report", o->page, "writes a page that shows both beside each other, kernel by kernel").placeholder("FILE");
   const Option times = verb.flag("--times", o->times, "with --report: runs both in turns and times their kernels").needs(page);
   const size_t own = verb.options().size();
   declareSession(verb, o->session);

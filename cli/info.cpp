@@ -1,8 +1,9 @@
 // neso info: what a package holds.
 #include <optional>
 
-#include "device.h"
 #include "base/json.h"
+#include "console.h"
+#include "device.h"
 #include "model_file.h"
 #include "verb.h"
 
@@ -132,13 +133,19 @@ void printJson(const neso_model *m) {
       stats.constant_bytes, text("in_spec"), text("out_spec"));
 }
 
-void printText(const neso_model *m) {
+int64_t bytesOf(const neso_tensor &t) {
+  int64_t bytes = static_cast<int64_t>(neso_dtype_size(t.dtype));
+  for (int32_t d = 0; d < t.rank; ++d) bytes *= t.sizes[d];
+  return bytes;
+}
+
+void printText(const neso_model *m, bool constants) {
   neso_model_stats stats;
   neso_model_get_stats(m, &stats);
   auto text = [&](const char *key) { return neso_model_metadata(m, key) ? neso_model_metadata(m, key) : ""; };
-  fmt::print("model {}   by {}\npackage {} bytes: plan {}, constants {}\nsteps {} ({} launches{})\n", text("model"),
-             text("producer"), stats.package_bytes, stats.plan_bytes, stats.constant_bytes, stats.step_count,
-             stats.launch_count,
+  fmt::print("model {}   by {}\npackage {}: plan {}, constants {}\nsteps {} ({} launches{})\n", text("model"), text("producer"),
+             bytesText(static_cast<uint64_t>(stats.package_bytes)), bytesText(static_cast<uint64_t>(stats.plan_bytes)),
+             bytesText(static_cast<uint64_t>(stats.constant_bytes)), stats.step_count, stats.launch_count,
              stats.product_count
                  ? fmt::format(", {} of them products that cuBLASLt computes where it is found", stats.product_count)
                  : "");
@@ -170,13 +177,20 @@ void printText(const neso_model *m) {
   for (int32_t i = 0; i < neso_model_target_count(m); ++i) {
     neso_target_info t;
     neso_model_target(m, i, &t);
-    fmt::print("target {} {}: {} bytes of code{}\n", deviceName(t.kind), t.arch, t.code_bytes,
+    fmt::print("target {} {}: {} of code{}\n", deviceName(t.kind), t.arch, bytesText(static_cast<uint64_t>(t.code_bytes)),
                t.chosen                          ? ", used on this machine"
                : elsewhere && t.kind == NESO_CPU ? ", not for this machine"
                                                  : "");
   }
-  fmt::print("{} constants\n", neso_model_constant_count(m));
+  int64_t held = 0;
   for (int32_t i = 0; i < neso_model_constant_count(m); ++i) {
+    neso_constant_info c;
+    neso_model_constant(m, i, &c);
+    held += bytesOf(c.tensor);
+  }
+  fmt::print("{} constants{}\n", neso_model_constant_count(m),
+             held ? fmt::format(" of {}{}", bytesText(static_cast<uint64_t>(held)), constants ? "" : " (--constants lists them)") : "");
+  for (int32_t i = 0; constants && i < neso_model_constant_count(m); ++i) {
     neso_constant_info c;
     neso_model_constant(m, i, &c);
     fmt::print("  {} {} {} {}{}\n", c.name, kConstantKinds[c.kind], neso_dtype_name(c.tensor.dtype),
@@ -211,15 +225,16 @@ void printText(const neso_model *m) {
 
 void declareInfo(const Verb &parent) {
   auto path = std::make_shared<std::string>(), name = std::make_shared<std::string>();
-  auto json = std::make_shared<bool>(false);
+  auto json = std::make_shared<bool>(false), constants = std::make_shared<bool>(false);
   const Verb verb = parent.verb("info", "what a package holds: inputs, outputs, sizes, constants, kernels, targets");
-  verb.option("package", *path, "the package").required();
-  verb.option("--name", *name, "which model of a package of several (neso pack)");
+  verb.option("package", *path, "the package").required().placeholder("FILE");
+  verb.option("--name", *name, "which model of a package of several (neso pack)").placeholder("MODEL");
+  verb.flag("--constants", *constants, "also a line for each weight and other constant, in the model's own shape");
   verb.flag("--json", *json, "one JSON object");
-  verb.work([path, name, json] {
+  verb.work([path, name, json, constants] {
     OpenModel model;
     if (Status s = model.look(*path, *name); !s) return report(s.error());
-    *json ? printJson(model.get()) : printText(model.get());
+    *json ? printJson(model.get()) : printText(model.get(), *constants);
     return 0;
   });
 }

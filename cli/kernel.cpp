@@ -85,7 +85,7 @@ int run(const Options &o) {
   if (Status s = launch.prepare(o); !s) return report(s.error());
   launch.sayConfig();
   if (o.interpret) {
-    if (Status s = launch.interpret(); !s) return report(s.error());
+    if (Status s = launch.interpret(o.races); !s) return report(s.error());
   } else if (neso_status s = launch.launch(); s != NESO_OK) {
     return report(s);
   } else if (Status s = launch.collect(); !s) {
@@ -143,7 +143,7 @@ Verb declareSource(const Verb &kernel, const char *name, const char *text, Optio
   verb.option("source", o.source, packages ? "FILE.py:NAME, FILE.ttir[:NAME] or PACKAGE.neso[:NAME]" : "FILE.py:NAME or FILE.ttir[:NAME]").required();
   verb.option("--signature", o.signature,
               std::string("the types of the arguments, in order: *fp32, *bf16, i32, fp32, constexpr, tensordesc<bf16[64,64]>; "
-                          "also name:type") + (packages ? "; default: those of the values" : ""));
+                          "also name:type") + (packages ? "; default: those of the values" : "")).placeholder("TYPES");
   verb.option("--constexpr", o.constexprs, "a compile-time value, as a Python literal")
       .placeholder(kPair)
       .check(withoutEquals)
@@ -154,23 +154,23 @@ Verb declareSource(const Verb &kernel, const char *name, const char *text, Optio
       .single();
   verb.option("--num-warps", o.numWarps, "of 32 threads a program, on GPUs (default: the config's, or 4)").range(1, 64);
   verb.option("--num-stages", o.numStages, "of pipelined loops, on GPUs (default: the config's, or 3)").range(1, 64);
-  verb.option("--path", o.paths, "a file or folder where imports are looked up").single();
+  verb.option("--path", o.paths, "a file or folder where imports are looked up").single().placeholder("DIR");
   verb.flag("--debug", o.debug, "keep device_assert");
   return verb;
 }
 
 /// What is asked of NVIDIA's software where code is made and nothing is launched.
 void declareToolkit(const Verb &verb, Options &o) {
-  verb.option("--ptxas", o.ptxas, "path of NVIDIA's assembler, or none: as for neso compile");
-  verb.option("--cuda-driver", o.device.driver, "the CUDA driver's library, for --arch native");
+  verb.option("--ptxas", o.ptxas, "path of NVIDIA's assembler, or none: as for neso compile").placeholder("FILE");
+  verb.option("--cuda-driver", o.device.driver, "the CUDA driver's library, for --arch native").placeholder("FILE");
 }
 
 void declareLaunch(const Verb &verb, Options &o) {
-  verb.option("--grid", o.grid, "X[,Y[,Z]] programs, or a Python expression over parameters and constexprs: cdiv(n, BLOCK)").required();
+  verb.option("--grid", o.grid, "X[,Y[,Z]] programs, or a Python expression over parameters and constexprs: cdiv(n, BLOCK)").required().placeholder("X[,Y[,Z]]");
   verb.option("--arg", o.args,
               "a value for each argument that is no constexpr, in order: @x.npy, @x.safetensors#name, none, 1024, 0.5, true")
-      .single();
-  verb.option("--arch", o.archs, "as for compile").delimiter(',').single();
+      .single().placeholder("VALUE");
+  verb.option("--arch", o.archs, "as for compile").delimiter(',').single().placeholder("ARCH");
   verb.option("--ptxas", o.ptxas, "path of NVIDIA's assembler, or none: as for neso compile");
   declareDevice(verb, o.device, o.threads);
 }
@@ -186,13 +186,13 @@ void declareKernel(const Verb &parent) {
   verb.work([o] { return analyze(*o); });
 
   verb = declareSource(kernel, "compile", "write a package that holds the kernel", *o);
-  verb.option("-o,--output", o->output, "the package").required();
-  verb.option("--target", o->target, backendKinds()).showDefault();
+  verb.option("-o,--output", o->output, "the package").required().placeholder("FILE");
+  verb.option("--target", o->target, backendKinds()).showDefault().placeholder("DEVICE");
   verb.option("--arch", o->archs, targetHelp() + "; several: all go in").delimiter(',').single();
   declareToolkit(verb, *o);
   verb.option("--boxes", o->boxes, "auto, always, fed or never: code in which the GPU copies tiles of products itself, as for neso compile")
       .oneOf({"auto", "always", "never", "fed"});
-  verb.option("--header", o->header, "also write a C header with a function that launches the kernel");
+  verb.option("--header", o->header, "also write a C header with a function that launches the kernel").placeholder("FILE");
   verb.work([o] { return compile(*o); });
 
   verb = declareSource(kernel, "emit", "print a stage of the compiler", *o);
@@ -210,7 +210,8 @@ void declareKernel(const Verb &parent) {
   verb.option("-o,--output", o->output, "a .safetensors: every buffer argument, named after its parameter").required();
   verb.flag("--interpret", o->interpret,
             "execute in the interpreter of the tile IR, which watches every access, in place of machine code");
-  verb.work([o] { return run(*o); });
+  verb.flag("--races", o->races, "with --interpret: also report programs that store different values to one place, or read what another stored, without atomics");
+  verb.work([o] { return run(*o); }, [o] { return std::string(o->races && !o->interpret ? "--races: is for --interpret" : ""); });
 
   verb = declareSource(kernel, "bench", "measure launches of the kernel", *o, true);
   declareLaunch(verb, *o);

@@ -133,9 +133,9 @@ void Launch::sayConfig() const {
   std::fprintf(stderr, "%s runs with %s over a grid of %u x %u x %u\n", name_.c_str(), text.c_str(), grid_[0], grid_[1], grid_[2]);
 }
 
-Status Launch::interpret() {
+Status Launch::interpret(bool races) {
   auto print = [](const std::string &line) { std::fprintf(stderr, "%s\n", line.c_str()); };
-  return kernel_->interpret(arguments.values, {grid_[0], grid_[1], grid_[2]}, print);
+  return kernel_->interpret(arguments.values, {grid_[0], grid_[1], grid_[2]}, print, races);
 }
 
 neso_status Launch::launch() {

@@ -19,7 +19,7 @@ struct KernelOptions {
   DeviceChoice device;
   std::vector<std::string> constexprs, hints, archs, args, paths;
   int numWarps = 0, numStages = 0, threads = 0, iterations = 0;
-  bool json = false, interpret = false, debug = false;
+  bool json = false, interpret = false, races = false, debug = false;
 };
 
 /// What the options say of the kernel. KernelUnnamed.
@@ -37,7 +37,7 @@ public:
   Status prepare(const KernelOptions &o);
   /// On stderr, which config an autotuned kernel runs with; nothing for others.
   void sayConfig() const;
-  Status interpret();
+  Status interpret(bool races);
   neso_status launch();
   /// Waits, and brings what the kernel wrote back to the buffers of the host.
   Status collect();

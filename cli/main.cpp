@@ -8,6 +8,7 @@
 #include "base/diagnostics/cli.h"
 #include "base/fault.h"
 #include "console.h"
+#include "progress.h"
 #include "reference.h"
 #include "verb.h"
 
@@ -51,10 +52,12 @@ int report(neso_status status) {
 int main(int argc, char **argv) {
   using namespace neso::cli;
   neso::handleFaults();
-  const Program program("Neso: compiles PyTorch exported programs and Triton kernels ahead of time, and runs them", "neso 0.1.0");
+  const Program program("Neso: compiles PyTorch exported programs and Triton kernels ahead of time, and runs them", std::string("neso ") + neso_version());
   const Verb root = program.root();
   std::string diagnostics = "text";
   root.option("--diagnostics", diagnostics, "how diagnostics are printed: text, or json: one object a line").oneOf({"text", "json"});
+  std::string progress = "text";
+  root.option("--progress", progress, "how the compiler says what it is at: text, on terminals alone, or json: one object a line").oneOf({"text", "json"});
   for (const auto &declare : kDeclarations) declare(root);
   // What scripts of shells and of the documentation ask, not people: it may change.
   if (argc > 1 && std::string_view(argv[1]) == "__complete") return complete(root, {argv + 2, argv + argc});
@@ -62,5 +65,6 @@ int main(int argc, char **argv) {
   if (argc > 1 && std::string_view(argv[1]) == "__reference") return printReference(root);
   if (const std::optional<int> code = program.read(inputsOneByOne(argc, argv))) return *code;
   if (diagnostics == "json") printDiagnosticsAsJson();
+  if (progress == "json") printProgressAsJson();
   return program.work();
 }

@@ -18,6 +18,7 @@ Status OpenModel::open(const std::string &path, neso_check check, const DeviceCh
                        const std::vector<std::string> &kernels, bool updatable, const std::string &name) {
   neso_model_options options{};
   options.check = check, options.name = name.empty() ? nullptr : name.c_str();
+  options.for_device = 1 + device.kind;
   return load(path, options, device, kernels, updatable);
 }
 

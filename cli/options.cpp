@@ -35,6 +35,13 @@ int usage(const CLI::App &app, const CLI::ParseError &e) {
         std::cerr << "'" << flag << "' is no option of neso " << at->get_name() << suggestion(flag, options) << "\nRun with --help for more information.\n";
         return 2;
       }
+  if (!rest.empty() && rest.front().starts_with("-") && e.get_exit_code() != 0) {
+    for (const CLI::Option *option : at->get_options({}))
+      for (const std::string &name : spellingsOf(option)) options.push_back(name);
+    std::cerr << "'" << rest.front() << "' is no option of " << (at == &app ? "neso" : "neso " + at->get_name()) << suggestion(rest.front(), options)
+              << "\nRun with --help for more information.\n";
+    return 2;
+  }
   if (e.get_exit_code() == 0 || commands.empty()) return app.exit(e, std::cout, std::cerr) == 0 ? 0 : 2;
   std::cerr << (rest.empty() ? "a command is missing" : "'" + rest.front() + "' is no command") << "; the commands of "
             << (at == &app ? "neso" : "neso " + at->get_name()) << " are " << known << (rest.empty() ? "" : suggestion(rest.front(), commands))
@@ -55,6 +62,7 @@ Option Option::check(std::function<std::string(const std::string &)> wrong) cons
 Option Option::needs(Option other) const { return option_->needs(other.option_), *this; }
 Option Option::excludes(Option other) const { return option_->excludes(other.option_), *this; }
 Option Option::placeholder(const std::string &text) const { return option_->type_name(text), *this; }
+Option Option::group(const std::string &heading) const { return option_->group(heading), *this; }
 Option Option::showDefault() const { return option_->capture_default_str(), *this; }
 
 size_t Option::count() const { return option_->count(); }

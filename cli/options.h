@@ -48,6 +48,8 @@ public:
   Option excludes(Option other) const;
   /// What stands for the value in help, in place of TEXT.
   Option placeholder(const std::string &text) const;
+  /// Under which heading help shows it; else "Options".
+  Option group(const std::string &heading) const;
   /// Help shows the value that the target has now.
   Option showDefault() const;
 

@@ -80,18 +80,18 @@ void declareRun(const Verb &parent) {
   auto o = std::make_shared<Options>();
   o->session.needInputs = true;
   const Verb verb = parent.verb("run", "run a package (or a .pt2, compiled in memory first) once");
-  verb.option("model", o->session.model, "the package").required();
+  verb.option("model", o->session.model, "the package").required().placeholder("FILE");
   verb.option("-o,--output", o->output, "where the outputs go: .safetensors, or .npy for a single one (default: a line for "
-              "each on the terminal)");
+              "each on the terminal)").placeholder("FILE");
   declareSession(verb, o->session);
   const Option random = verb.flag("--random", o->random, "make the inputs at random, inside the exported ranges");
   verb.option("--seed", o->session.seed, "of random inputs").needs(random);
-  verb.option("--dim", o->session.dims, "a size of random inputs: s0=17").needs(random).single();
-  const Option trace = verb.option("--trace", o->trace, "also write the run's steps and their times, as JSON that Perfetto opens");
+  verb.option("--dim", o->session.dims, "a size of random inputs: s0=17").needs(random).single().placeholder("NAME=N");
+  const Option trace = verb.option("--trace", o->trace, "also write the run's steps and their times, as JSON that Perfetto opens").placeholder("FILE");
   const Option show = verb.flag("--steps", o->steps.show, "a line for each tensor that each step reads or writes").excludes(trace);
-  const Option dump = verb.option("--dump", o->steps.folder, "a folder that gets the tensors of each step as NUMBER_KERNEL.safetensors").excludes(trace);
+  const Option dump = verb.option("--dump", o->steps.folder, "a folder that gets the tensors of each step as NUMBER_KERNEL.safetensors").excludes(trace).placeholder("DIR");
   verb.option("--filter", o->steps.filter, "of --steps and --dump: only steps whose kernel, or a tensor of which, this regular expression finds")
-      .check([show, dump](const std::string &text) { return show.count() + dump.count() == 0 ? "it needs --steps or --dump" : badExpression(text); });
+      .check([show, dump](const std::string &text) { return show.count() + dump.count() == 0 ? "it needs --steps or --dump" : badExpression(text); }).placeholder("REGEX");
   verb.flag("--check-nan", o->session.checkNan, "end the run at the first step that makes a NaN, and name its kernel, lines and modules");
   verb.flag("--strides", o->strides, "add the outputs' strides to the file's metadata");
   verb.work([o] { return run(*o); });

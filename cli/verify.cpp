@@ -246,8 +246,8 @@ int run(Options o) {
 void declareVerify(const Verb &parent) {
   auto o = std::make_shared<Options>();
   const Verb verb = parent.verb("verify", "compare compiled code with the reference interpreter on the same inputs");
-  verb.option("model", o->model, "the .pt2").required();
-  verb.option("package", o->package, "its package; without it the model is compiled in memory");
+  verb.option("model", o->model, "the .pt2").required().placeholder("FILE");
+  verb.option("package", o->package, "its package; without it the model is compiled in memory").placeholder("FILE");
   declareSession(verb, o->session);
   verb.option("--rtol", o->rtol, "relative tolerance, in place of the dtype's own").notNegative();
   verb.option("--atol", o->atol, "tolerance relative to the largest value of an output").notNegative();

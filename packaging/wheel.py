@@ -2,7 +2,7 @@
 """Writes the two wheels from a build folder: wheel.py BUILD DIST.
 
 neso-runtime: the extension, libneso, headers, files for CMake and pkg-config; all that a machine needs to run packages.
-neso:         the program, export, torch.compile, Triton. Needs neso-runtime of the same version.
+neso:         the program, export, torch.compile, Triton. Needs neso-runtime of the same version. Of a build of the runtime alone there is none.
 
 A wheel is a zip with three files of description. The platform's tag is found, not claimed: the newest glibc that a file asks for."""
 import base64
@@ -33,13 +33,24 @@ cpu = neso.triton
 """
 
 
-def glibc(files):
-    """The newest minor version of glibc 2 that the ELF files ask for."""
-    newest = 17
+# What ELF calls a processor, by the name that wheels have for it.
+PROCESSORS = {62: "x86_64", 183: "aarch64"}
+
+
+def platform(files):
+    """The tag of machines that ELF files run on: their processor, and the newest minor version of glibc 2 that they ask for."""
+    newest, processors = 17, {PROCESSORS[int.from_bytes(file.read_bytes()[18:20], "little")] for file in files}
+    assert len(processors) == 1, processors
     for file in files:
-        text = subprocess.run(["objdump", "-T", file], capture_output=True, text=True).stdout
+        text = subprocess.run(["readelf", "--version-info", "--wide", file], capture_output=True, text=True, check=True).stdout
         newest = max([newest, *(int(m) for m in re.findall(r"GLIBC_2\.(\d+)", text))])
-    return newest
+    return f"manylinux_2_{newest}_{processors.pop()}"
+
+
+def tool(build, name):
+    """A tool that knows the build's processor, as CMake found it."""
+    found = re.search(rf"^CMAKE_{name.upper()}:FILEPATH=(.+)$", (build / "CMakeCache.txt").read_text(), re.M)
+    return found[1] if found else name
 
 
 def needed(file, wanted):
@@ -74,12 +85,24 @@ def python_files(folder, prefix):
     return {f"{prefix}/{p.relative_to(folder)}": p for p in sorted(folder.rglob("*")) if p.is_file() and p.suffix in (".py", ".pyi", ".typed") and "test" not in p.relative_to(folder).parts}
 
 
-def stripped(file, folder):
+def stripped(file, folder, strip):
     """A copy without symbols, beside which nothing else changes."""
     copy = folder / file.name
     shutil.copy(file, copy)
-    subprocess.run(["strip", "--strip-unneeded", copy], check=True)
+    subprocess.run([strip, "--strip-unneeded", copy], check=True)
     return copy
+
+
+def compiler_wheel(build, dist, folder, strip, sources):
+    (folder / "bin").mkdir()
+    program = stripped(build / "bin" / "neso", folder / "bin", strip)
+    loader = stripped(build / "libexec" / "neso" / "libneso_aoti.so", folder, strip)
+    # Where the program finds the one library that distributions do not share: beside itself (its run path says so).
+    beside = needed(program, "libsimdjson")
+    return write_wheel(dist, "neso", f"py3-none-{platform([program, loader, *beside])}", "Ahead-of-time compiler for PyTorch models and Triton kernels",
+                       {**sources, **python_files(ROOT / "python" / "neso_export", "neso_export"), "neso/bin/neso": program,
+                        "neso/libexec/neso/libneso_aoti.so": loader, **{f"neso/bin/{p.name}": p for p in beside}},
+                       [f"neso-runtime =={VERSION}"], ENTRY_POINTS)
 
 
 def main(build, dist):
@@ -91,21 +114,14 @@ def main(build, dist):
             subprocess.run(["cmake", "--install", build, "--prefix", folder / "sdk", "--component", component], check=True, capture_output=True)
         sources = python_files(ROOT / "python" / "neso", "neso")
         sdk = {f"neso/sdk/{p.relative_to(folder / 'sdk')}": p for p in sorted((folder / "sdk").rglob("*")) if p.is_file() and not p.name.startswith("libneso.so.0.")}
-        core = stripped(build / "python" / "neso" / "_core.abi3.so", folder)
+        strip = tool(build, "strip")
+        core = stripped(build / "python" / "neso" / "_core.abi3.so", folder, strip)
         runtime = {k: v for k, v in sources.items() if k.partition("/")[2] in RUNTIME}
         libraries = [core, *(p for p in sdk.values() if ".so" in p.name)]
-        written = [write_wheel(dist, "neso-runtime", f"cp311-abi3-manylinux_2_{glibc(libraries)}_x86_64", "Runs models and kernels that Neso compiled",
+        written = [write_wheel(dist, "neso-runtime", f"cp311-abi3-{platform(libraries)}", "Runs models and kernels that Neso compiled",
                                {**runtime, **sdk, "neso/_core.abi3.so": core})]
-        (folder / "bin").mkdir()
-        program = stripped(build / "bin" / "neso", folder / "bin")
-        loader = stripped(build / "libexec" / "neso" / "libneso_aoti.so", folder)
-        # Where the program finds the one library that distributions do not share: beside itself (its run path says so).
-        beside = needed(program, "libsimdjson")
-        compiler = {k: v for k, v in sources.items() if k.partition("/")[2] not in RUNTIME}
-        written.append(write_wheel(dist, "neso", f"py3-none-manylinux_2_{glibc([program, loader, *beside])}_x86_64", "Ahead-of-time compiler for PyTorch models and Triton kernels",
-                                   {**compiler, **python_files(ROOT / "python" / "neso_export", "neso_export"), "neso/bin/neso": program,
-                                    "neso/libexec/neso/libneso_aoti.so": loader, **{f"neso/bin/{p.name}": p for p in beside}},
-                                   [f"neso-runtime =={VERSION}"], ENTRY_POINTS))
+        if (build / "bin" / "neso").exists():
+            written.append(compiler_wheel(build, dist, folder, strip, {k: v for k, v in sources.items() if k.partition("/")[2] not in RUNTIME}))
     for path in written:
         size, limit = path.stat().st_size, LIMITS[path.name.partition("-")[0]]
         print(f"{path}: {size / 1e6:.1f} MB")

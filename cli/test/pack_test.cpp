@@ -83,6 +83,31 @@ TEST_F(Pack, EqualWeightsAreInItOnce) {
   EXPECT_NE(neso("info all.neso --name mlp/cuda").out.find("compute_90"), std::string::npos);
 }
 
+TEST_F(Pack, TheDeviceChoosesInAPackageForSeveral) {
+  compile("all.neso", "--target cpu,cuda --arch x86-64-v3,sm_90 --ptxas none --metadata author=me");
+  ASSERT_EQ(run("all.neso"), 0);
+  EXPECT_EQ(load("out.safetensors"), want_);
+  ASSERT_EQ(run("all.neso --name model"), 0);
+  EXPECT_EQ(load("out.safetensors"), want_);
+  compile("cpu.neso", "--arch x86-64-v3");
+  compile("gpu.neso", "--target cuda --arch sm_90 --ptxas none");
+  // What both read in one order is there once.
+  EXPECT_LT(weightsIn("all.neso"), weightsIn("cpu.neso") + weightsIn("gpu.neso"));
+  EXPECT_NE(neso("info all.neso --name model/cuda").out.find("author: me"), std::string::npos);
+  // Nothing is left beside it, and nothing where one of them fails.
+  EXPECT_EQ(slurp(dir + "all.neso.cpu.part") + slurp(dir + "all.neso.cuda.part"), "");
+  Outcome o = neso(fmt::format("compile {}mlp.pt2 -o {}bad.neso --target cpu,cuda --arch x86-64-v3,sm_12345", kModels, dir));
+  EXPECT_EQ(o.code, 1) << o.err;
+  EXPECT_NE(o.err.find("sm_12345"), std::string::npos) << o.err;
+  EXPECT_EQ(slurp(dir + "bad.neso") + slurp(dir + "bad.neso.cpu.part"), "");
+  EXPECT_EQ(neso(fmt::format("compile {}mlp.pt2 -o {}bad.neso --target cpu,cuda --report r.html", kModels, dir)).code, 2);
+  // One file of weights for both.
+  compile("beside.neso", "--target cpu,cuda --arch x86-64-v3,sm_90 --ptxas none --weights external");
+  ASSERT_EQ(run("beside.neso"), 0);
+  EXPECT_EQ(load("out.safetensors"), want_);
+  EXPECT_EQ(weightsIn("beside.neso"), 0u);
+}
+
 TEST_F(Pack, WeightsBesideAreFoundFromElsewhere) {
   compile("b.neso", "--weights external");
   ASSERT_EQ(std::system(("mkdir " + dir + "sub").c_str()), 0);

@@ -28,7 +28,10 @@ Status AtomicFile::failed(int error) {
 Status AtomicFile::open(const std::string &path) {
   path_ = path;
   struct stat info;
-  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+  if (path == "-") {
+    path_ = "standard output";
+    file_ = dup(STDOUT_FILENO);
+  } else if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
     file_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
     // The process number keeps two compilations onto one path apart; the later rename wins.

@@ -6,7 +6,7 @@
 //     return file.commit();
 //
 // Without commit() nothing remains. A full disk, a missing folder or lacking permission gives FileUnwritable. Targets that are not
-// regular files (/dev/stdout, pipes) are written directly. Not thread-safe.
+// regular files (/dev/stdout, pipes) are written directly, and "-" is standard output. Not thread-safe.
 #pragma once
 #include <cstddef>
 #include <string>

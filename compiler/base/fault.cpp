@@ -17,6 +17,7 @@ constexpr size_t kHandlerStack = size_t{64} << 10;
 
 thread_local const Working *working = nullptr;
 void (*watcher)(const Working &) = nullptr;
+std::atomic<size_t> parts = 0, rounds = 0;
 
 /// The first thread that gets here goes on. Another one, or a fault in the report itself, waits for the end.
 void enterOnce() {
@@ -114,6 +115,9 @@ Working::Working(const char *what, std::string_view name, const SourceLoc *loc)
 }
 Working::~Working() { working = outer_; }
 void watchWorking(void (*told)(const Working &)) { watcher = told; }
+WorkingParts::WorkingParts(size_t count) { parts = count, ++rounds; }
+WorkingParts::~WorkingParts() { parts = 0; }
+AnnouncedParts announcedParts() { return {parts, rounds}; }
 const Working *Working::current() { return working; }
 
 WorkingThread::WorkingThread(const Working *of) : stack_(makeHandlerStack()) { working = of; }

@@ -271,7 +271,7 @@ Result<std::string> Kernel::package(const std::string &target, const std::vector
 }
 
 Status Kernel::interpret(const std::vector<KernelValue> &values, std::array<int64_t, 3> grid,
-                         std::function<void(const std::string &)> print) {
+                         std::function<void(const std::string &)> print, bool races) {
   std::vector<InterpArg> args;
   for (size_t i = 0; i < values.size(); ++i) {
     const KernelParameter &p = state_->parameters[i];
@@ -289,6 +289,7 @@ Status Kernel::interpret(const std::vector<KernelValue> &values, std::array<int6
   }
   InterpOptions options;
   options.print = std::move(print);
+  options.detectRaces = races;
   return interpretTile(state_->function, args, grid, options);
 }
 

@@ -127,9 +127,10 @@ public:
   Result<std::string> package(const std::string &target, const std::vector<std::string> &archs,
                               std::vector<std::string> *notes = nullptr, const std::string &assembler = {},
                               BoxForms boxes = BoxForms::Faster);
-  /// Executes the kernel in the interpreter of the tile IR. One value a parameter.
+  /// Executes the kernel in the interpreter of the tile IR. One value a parameter. races: also reports what programs do to each other
+  /// without atomics (InterpOptions::detectRaces).
   Status interpret(const std::vector<KernelValue> &values, std::array<int64_t, 3> grid,
-                   std::function<void(const std::string &)> print);
+                   std::function<void(const std::string &)> print, bool races = false);
   /// packArguments and packBufferBytes of its parameters.
   std::vector<neso_arg> arguments(const std::vector<KernelValue> &values) const;
   std::vector<int64_t> bufferBytes(const std::vector<KernelValue> &values) const;

@@ -8,6 +8,7 @@
 #include "ir/shape/usual.h"
 #include "package/constant_rows.h"
 #include "package/kernel_rows.h"
+#include "package/output_names.h"
 #include "package/rows.h"
 #include "package/step_rows.h"
 
@@ -26,7 +27,7 @@ private:
   void emit();
   fbs::InputDim inputDim(const plan::InputSize &size);
   Rows<fbs::Input> inputs();
-  Offset<fbs::Output> output(size_t number, const plan::CallerOutput &out);
+  Offset<fbs::Output> output(const std::string &called, const plan::CallerOutput &out);
   std::vector<fbs::Buffer> buffers();
   Rows<fbs::BufferNote> notes();
   Rows<fbs::Symbol> symbols();
@@ -69,9 +70,9 @@ Rows<fbs::Input> PlanWriter::inputs() {
   return rows_.fb.CreateVector(rows);
 }
 
-Offset<fbs::Output> PlanWriter::output(size_t number, const plan::CallerOutput &given) {
+Offset<fbs::Output> PlanWriter::output(const std::string &called, const plan::CallerOutput &given) {
   const loops::ProgramOutput &out = plan_->program.outputs[given.output];
-  auto name = rows_.fb.CreateString(std::to_string(number));
+  auto name = rows_.fb.CreateString(called);
   if (out.kind == Kind::Tensor || given.buffer.valid()) {
     const bool own = given.buffer.valid();
     const int32_t buffer = own ? rows_.buffer(given.buffer) : rows_.copiedOutputs.at(given.output);
@@ -188,7 +189,8 @@ void PlanWriter::emit() {
   if (plan_) {
     StepRows steps(rows_, *plan_);
     inputRows = inputs();
-    for (size_t k = 0; k < plan_->outputs.size(); ++k) outputs.push_back(output(k, plan_->outputs[k]));
+    const std::vector<std::string> called = outputNames(plan_->program.outSpec, plan_->outputs.size());
+    for (size_t k = 0; k < plan_->outputs.size(); ++k) outputs.push_back(output(called[k], plan_->outputs[k]));
     constantRows = constants_.all();
     for (const plan::Guard &g : plan_->guards) guards.push_back(steps.row(g));
     symbolRows = symbols();

@@ -1,5 +1,6 @@
 """What users install, as they install it: run.py SOURCE BUILD. Skipped (77) where a tool that it needs is missing."""
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -95,6 +96,20 @@ def check_wheels(folder, model):
     return Path(sdk) / "sdk"
 
 
+def check_wheel_for_arm(folder):
+    """What `./x wheel arm64` writes, of the tests' own build for 64-bit ARM."""
+    if not (build / "arm64/python/neso/_core.abi3.so").exists():
+        return print("nothing was built for 64-bit ARM: its wheel is not checked")
+    run(sys.executable, source / "packaging/wheel.py", build / "arm64", folder / "arm")
+    wheel, = (folder / "arm").glob("*.whl")
+    assert wheel.name.startswith("neso_runtime-") and re.search(r"-cp311-abi3-manylinux_2_\d+_aarch64\.whl$", wheel.name), wheel.name
+    with zipfile.ZipFile(wheel) as files:
+        for name in ("neso/_core.abi3.so", "neso/sdk/lib/libneso.so"):
+            assert any(n == name or n.startswith(name + ".") for n in files.namelist()), (name, files.namelist())
+        # 183: ELF's number of the processor.
+        assert files.read("neso/_core.abi3.so")[18:20] == (183).to_bytes(2, "little")
+
+
 def main():
     for tool in ("cmake", "cc"):
         if not shutil.which(tool):
@@ -114,6 +129,7 @@ def main():
         if sdk:
             shutil.rmtree(folder / "consumer")
             check_sdk(folder, sdk, model)
+        check_wheel_for_arm(folder)
         check_deb(folder, model)
     print("1 passed, 0 failed")
 

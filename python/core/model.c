@@ -361,7 +361,7 @@ static int init_model(PyObject *object, PyObject *args, PyObject *kwargs) {
   self->driver = driver ? strdup(driver) : NULL;
   self->cublas = cublas ? strdup(cublas) : NULL;
   self->device = device < 0 ? NESO_CPU : (neso_device_kind)device;
-  neso_model_options options = {.struct_size = sizeof options, .name = name, .arch = arch, .check = (neso_check)check, .look_only = device < 0};
+  neso_model_options options = {.struct_size = sizeof options, .name = name, .arch = arch, .check = (neso_check)check, .look_only = device < 0, .for_device = device < 0 ? 0 : 1 + device};
   options.ops = (const neso_op *)(uintptr_t)operators;
   while (options.ops && options.ops[options.op_count].name) ++options.op_count;
   int failed = constants && constants != Py_None && read_constants(self, constants, &options);

@@ -4,13 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Types of arguments as they were met, with their C functions for exchange, if they have them; few in any process. */
+/* Types of arguments as they were met; few in any process. What is asked of every argument of every call is asked of the C functions behind the
+ * attributes, where the type has them: a third of the time of the attributes. */
 enum { KNOWN_TYPES = 16 };
-static struct {
+typedef struct known_type {
   PyTypeObject *type;
-  const neso_dl_exchange *exchange;
-  int is_wrapper; /* of other tensors, which have the elements: torch's subclasses by __torch_dispatch__ */
-} known_types[KNOWN_TYPES];
+  const neso_dl_exchange *exchange; /* its C functions for exchange, if it has them */
+  int is_wrapper;                   /* of other tensors, which have the elements: torch's subclasses by __torch_dispatch__ */
+  const PyGetSetDef *requires_grad; /* these: NULL: by the attribute */
+  PyCFunction is_conj, is_neg;
+} known_type;
+static known_type known_types[KNOWN_TYPES];
 
 static const struct {
   uint8_t code, bits;
@@ -45,29 +49,59 @@ void dl_dtype_of(neso_dtype dtype, uint8_t *code, uint8_t *bits) {
 
 static int has_attribute(PyTypeObject *type, const char *name) { return PyObject_HasAttrString((PyObject *)type, name); }
 
-static int is_wrapper(PyTypeObject *type) {
-  for (int at = 0; at < KNOWN_TYPES && known_types[at].type; ++at)
-    if (known_types[at].type == type) return known_types[at].is_wrapper;
-  return has_attribute(type, "__tensor_flatten__");
+/* Whether what `type` has under that name is what its base has: nobody overrides it. */
+static int same_attribute(PyTypeObject *type, PyTypeObject *base, const char *name) {
+  PyObject *here = PyObject_GetAttrString((PyObject *)type, name), *there = PyObject_GetAttrString((PyObject *)base, name);
+  PyErr_Clear();
+  const int same = here && here == there;
+  Py_XDECREF(here);
+  Py_XDECREF(there);
+  return same;
 }
 
-const neso_dl_exchange *exchange_of(PyTypeObject *type) {
-  int at = 0;
-  for (; at < KNOWN_TYPES && known_types[at].type; ++at)
-    if (known_types[at].type == type) return known_types[at].exchange;
+static const PyGetSetDef *getter_of(PyTypeObject *type, const char *name) {
+  for (PyTypeObject *base = type; base; base = PyType_GetSlot(base, Py_tp_base))
+    for (const PyGetSetDef *row = PyType_GetSlot(base, Py_tp_getset); row && row->name; ++row)
+      if (!strcmp(row->name, name)) return row->get && same_attribute(type, base, name) ? row : NULL;
+  return NULL;
+}
+
+static PyCFunction method_of(PyTypeObject *type, const char *name) {
+  for (PyTypeObject *base = type; base; base = PyType_GetSlot(base, Py_tp_base))
+    for (const PyMethodDef *row = PyType_GetSlot(base, Py_tp_methods); row && row->ml_name; ++row)
+      if (!strcmp(row->ml_name, name)) return row->ml_flags == METH_NOARGS && same_attribute(type, base, name) ? row->ml_meth : NULL;
+  return NULL;
+}
+
+static const neso_dl_exchange *find_exchange(PyTypeObject *type) {
   PyObject *capsule = PyObject_GetAttrString((PyObject *)type, "__dlpack_c_exchange_api__");
   const neso_dl_exchange *exchange = capsule ? PyCapsule_GetPointer(capsule, "dlpack_exchange_api") : NULL;
   Py_XDECREF(capsule);
   PyErr_Clear();
   while (exchange && exchange->version.major != NESO_DLPACK_MAJOR) exchange = exchange->previous;
-  if (exchange && !exchange->borrow) exchange = NULL;
-  if (at < KNOWN_TYPES) {
-    Py_INCREF((PyObject *)type);
-    known_types[at].type = type;
-    known_types[at].exchange = exchange;
-    known_types[at].is_wrapper = has_attribute(type, "__tensor_flatten__");
+  return exchange && exchange->borrow ? exchange : NULL;
+}
+
+/* What is known of the type; in `unkept` where there is no more place for it. */
+static const known_type *known(PyTypeObject *type, known_type *unkept) {
+  int at = 0;
+  for (; at < KNOWN_TYPES && known_types[at].type; ++at)
+    if (known_types[at].type == type) return &known_types[at];
+  *unkept = (known_type){type, find_exchange(type), has_attribute(type, "__tensor_flatten__"), NULL, NULL, NULL};
+  if (at == KNOWN_TYPES) return unkept;
+  if (unkept->exchange) {
+    unkept->requires_grad = getter_of(type, "requires_grad");
+    unkept->is_conj = method_of(type, "is_conj");
+    unkept->is_neg = method_of(type, "is_neg");
   }
-  return exchange;
+  Py_INCREF((PyObject *)type);
+  known_types[at] = *unkept;
+  return &known_types[at];
+}
+
+const neso_dl_exchange *exchange_of(PyTypeObject *type) {
+  known_type unkept;
+  return known(type, &unkept)->exchange;
 }
 
 static int take_dl(const neso_dl_tensor *t, const char *what, neso_tensor *out) {
@@ -85,10 +119,10 @@ static int take_dl(const neso_dl_tensor *t, const char *what, neso_tensor *out) 
 }
 
 /* A tensor that requires a gradient would lose it. */
-static int check_grad(PyObject *object, const char *what) {
+static int check_grad(const known_type *k, PyObject *object, const char *what) {
   static PyObject *name;
   if (!name) name = PyUnicode_InternFromString("requires_grad");
-  PyObject *value = PyObject_GetAttr(object, name);
+  PyObject *value = k->requires_grad ? k->requires_grad->get(object, k->requires_grad->closure) : PyObject_GetAttr(object, name);
   if (!value) PyErr_Clear();
   const int required = value == Py_True;
   Py_XDECREF(value);
@@ -102,17 +136,17 @@ static int check_grad(PyObject *object, const char *what) {
 }
 
 /* 1: the method says yes; 0: it says no, or the type has none. */
-static int says_yes(PyObject *object, PyObject **name, const char *text) {
+static int says_yes(PyObject *object, PyCFunction method, PyObject **name, const char *text) {
   if (!*name) *name = PyUnicode_InternFromString(text);
-  PyObject *value = PyObject_CallMethodObjArgs(object, *name, NULL);
+  PyObject *value = method ? method(object, NULL) : PyObject_CallMethodObjArgs(object, *name, NULL);
   if (!value) PyErr_Clear();
   Py_XDECREF(value);
   return value == Py_True;
 }
 
 /* A tensor that wraps others has no elements of its own: what its memory holds, if it has any, means nothing. */
-static int check_wrapper(PyObject *object, const char *what) {
-  if (!is_wrapper(Py_TYPE(object))) return 0;
+static int check_wrapper(const known_type *k, PyObject *object, const char *what) {
+  if (!k->is_wrapper) return 0;
   PyObject *name = PyType_GetName(Py_TYPE(object)), *bytes = name ? PyUnicode_AsUTF8String(name) : NULL;
   refuse(NESO_INVALID_ARGUMENT, "%s is a %s, a tensor that wraps others; pass a plain one (as by x.dequantize() or x.to_local()), or those that it wraps", what, bytes ? PyBytes_AsString(bytes) : "subclass");
   Py_XDECREF(name);
@@ -122,12 +156,12 @@ static int check_wrapper(PyObject *object, const char *what) {
 
 /* Torch puts conjugation and the change of a sign off: such a tensor shares the memory of another, and its values are not in it. Other
  * libraries' exchange refuses them; torch's C functions hand the memory out. */
-static int check_lazy(PyObject *object, neso_dl_dtype dtype, const char *what) {
+static int check_lazy(const known_type *k, PyObject *object, neso_dl_dtype dtype, const char *what) {
   static PyObject *is_conj, *is_neg;
   const int complex = dtype.code == NESO_DL_COMPLEX;
-  if (complex && says_yes(object, &is_conj, "is_conj"))
+  if (complex && says_yes(object, k->is_conj, &is_conj, "is_conj"))
     return refuse(NESO_INVALID_ARGUMENT, "%s is a conjugate that torch has not computed yet; pass x.resolve_conj()", what);
-  if ((complex || dtype.code == NESO_DL_FLOAT || dtype.code == NESO_DL_BFLOAT) && says_yes(object, &is_neg, "is_neg"))
+  if ((complex || dtype.code == NESO_DL_FLOAT || dtype.code == NESO_DL_BFLOAT) && says_yes(object, k->is_neg, &is_neg, "is_neg"))
     return refuse(NESO_INVALID_ARGUMENT, "%s has a sign that torch has not applied yet; pass x.resolve_neg()", what);
   return 0;
 }
@@ -148,10 +182,10 @@ static int unreadable(const char *what) {
   return failed;
 }
 
-static int read_exchange(PyObject *object, const neso_dl_exchange *exchange, const char *what, argument *a, neso_tensor *out) {
-  if (check_wrapper(object, what) || check_grad(object, what)) return -1;
-  if (exchange->borrow(object, &a->borrowed)) return unreadable(what);
-  if (check_lazy(object, a->borrowed.dtype, what)) return -1;
+static int read_exchange(const known_type *k, PyObject *object, const char *what, argument *a, neso_tensor *out) {
+  if (check_wrapper(k, object, what) || check_grad(k, object, what)) return -1;
+  if (k->exchange->borrow(object, &a->borrowed)) return unreadable(what);
+  if (check_lazy(k, object, a->borrowed.dtype, what)) return -1;
   return take_dl(&a->borrowed, what, out);
 }
 
@@ -225,10 +259,11 @@ static int read_number(PyObject *object, const neso_value_info *info, argument *
 int read_argument(PyObject *object, const neso_value_info *info, const char *what, int writable, argument *a, neso_tensor *out, result_maker *maker) {
   int number = read_number(object, info, a, out);
   if (number) return number < 0 ? -1 : 0;
-  const neso_dl_exchange *exchange = exchange_of(Py_TYPE(object));
-  if (exchange) {
-    if (maker->kind == MAKER_NONE) *maker = (result_maker){exchange, MAKER_EXCHANGE, NULL};
-    return read_exchange(object, exchange, what, a, out);
+  known_type unkept;
+  const known_type *k = known(Py_TYPE(object), &unkept);
+  if (k->exchange) {
+    if (maker->kind == MAKER_NONE) *maker = (result_maker){k->exchange, MAKER_EXCHANGE, NULL};
+    return read_exchange(k, object, what, a, out);
   }
   if (PyObject_CheckBuffer(object)) {
     if (maker->kind == MAKER_NONE) maker->kind = MAKER_NUMPY;
@@ -256,11 +291,12 @@ int read_argument(PyObject *object, const neso_value_info *info, const char *wha
 }
 
 int read_pointer(PyObject *object, const char *what, argument *a, neso_tensor *out) {
-  const neso_dl_exchange *exchange = exchange_of(Py_TYPE(object));
-  if (exchange) {
-    if (check_wrapper(object, what)) return -1;
-    if (exchange->borrow(object, &a->borrowed)) return unreadable(what);
-    if (check_lazy(object, a->borrowed.dtype, what)) return -1;
+  known_type unkept;
+  const known_type *k = known(Py_TYPE(object), &unkept);
+  if (k->exchange) {
+    if (check_wrapper(k, object, what)) return -1;
+    if (k->exchange->borrow(object, &a->borrowed)) return unreadable(what);
+    if (check_lazy(k, object, a->borrowed.dtype, what)) return -1;
     return take_dl(&a->borrowed, what, out);
   }
   const neso_value_info info = {.kind = NESO_VALUE_TENSOR};

@@ -16,7 +16,7 @@ __version__ = "0.1.0"
 _NAMES = {
     "Error": "_errors", "InputError": "_errors", "CompileError": "_errors", "ExportError": "_errors", "Diagnostic": "_errors",
     "Model": "_model", "load": "_model",
-    "compile": "_compile", "Package": "_compile", "export": "_export", "verify": "_verify", "profile": "_profile", "Profile": "_profile",
+    "compile": "_compile", "Package": "_compile", "Progress": "_progress", "export": "_export", "verify": "_verify", "profile": "_profile", "Profile": "_profile",
 }
 _MODULES = ("cache", "torch", "triton")
 
@@ -33,7 +33,7 @@ def __getattr__(name):
             return globals()[name]
     except ModuleNotFoundError as e:
         if e.name and e.name.startswith("neso."):
-            raise ImportError(f"neso.{name} belongs to the compiler, which is not installed here: pip install neso, of the same version as neso-runtime") from e
+            raise ImportError(f"neso.{name} belongs to the compiler, which is not installed here: pip install neso, of the same version as neso-runtime; there is none but for x86-64, which compiles for 64-bit ARM too (arch=\"aarch64\")") from e
         raise
     raise AttributeError(f"module 'neso' has no attribute '{name}'")
 

@@ -14,6 +14,7 @@ __version__: str
 __all__: list[str]
 
 _Path = str | os.PathLike[str]
+_Target = Literal["cpu", "cuda"]
 _Result = Literal["torch", "numpy"] | type | None
 
 @dataclass(frozen=True)
@@ -100,9 +101,19 @@ def load(source: _Path | bytes | bytearray | memoryview | Package, *, device: An
          op_library: _Path | None = None) -> Model: ...
 
 def compile(model: Any, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, *, dynamic_shapes: Any = None, strict: bool = False,
-            target: Literal["cpu", "cuda"] = "cpu", arch: str | Iterable[str] | None = None, options: Mapping[str, Any] | None = None,
+            target: _Target | tuple[_Target, ...] | list[_Target] = "cpu", arch: str | Iterable[str] | None = None, options: Mapping[str, Any] | None = None,
             kernels: Iterable[_Path] | None = None, tune: bool | _Path = False, tuned: _Path | None = None, threads: int = 0, report: bool = False, cached: bool = False,
-            timeout: float | None = None, ptxas: _Path | None = None, format: Literal["neso", "aoti"] = "neso") -> Package: ...
+            timeout: float | None = None, ptxas: _Path | None = None, format: Literal["neso", "aoti"] = "neso",
+            progress: bool | Callable[[Progress], object] | None = True) -> Package: ...
+
+@dataclass(frozen=True)
+class Progress:
+    stage: str
+    what: str = ""
+    name: str = ""
+    done: int = 0
+    of: int = 0
+    seconds: float = 0.0
 
 def export(model: Any, args: Sequence[Any] | None, path: _Path | None = None, kwargs: Mapping[str, Any] | None = None, *, dynamic_shapes: Any = None,
            strict: bool = False, kernels: _Path | None = None) -> Any: ...

@@ -3,12 +3,12 @@
 import hashlib
 import os
 import tempfile
-import time
 import zipfile
 from pathlib import Path
 
 from . import _program, cache
 from ._errors import InputError
+from ._progress import Teller
 
 
 class Package:
@@ -123,8 +123,9 @@ def gpu_arch(device):
 
 
 def _arguments(target, arch, options, kernels, threads, tuned, ptxas, format):
-    out = ["--target", target]
-    if target == "cuda" and (ptxas := ptxas if ptxas is not None else _assembler()) is not None:
+    targets = (target,) if isinstance(target, str) else tuple(target)
+    out = ["--target", ",".join(targets)]
+    if "cuda" in targets and (ptxas := ptxas if ptxas is not None else _assembler()) is not None:
         out += ["--ptxas", os.fspath(ptxas)]
     if format != "neso":
         out += ["--format", format]
@@ -149,12 +150,12 @@ def _read_by(arguments):
 
 
 def compile(model, args=None, kwargs=None, *, dynamic_shapes=None, strict=False, target="cpu", arch=None, options=None, kernels=None, tune=False, tuned=None, threads=0,
-            report=False, cached=False, timeout=None, ptxas=None, format="neso"):
+            report=False, cached=False, timeout=None, ptxas=None, format="neso", progress=True):
     """Compiles a model into a Package.
 
     model:   an nn.Module (with example `args`, `kwargs` and `dynamic_shapes` as for torch.export.export), an ExportedProgram, the path of a
              .pt2, or its bytes
-    target:  "cpu" or "cuda"; arch: "native", "portable", "x86-64-v3", "aarch64", "sm_90", …, or several
+    target:  "cpu" or "cuda"; ("cpu", "cuda"): one package for both, of which neso.load takes what the device needs; arch: "native", "portable", "x86-64-v3", "aarch64", "sm_90", …, or several
     options: as --option of the program: {"fuse-user-kernels": "off"}
     kernels: kernel bundles or Triton sources of the model's own kernels, where the .pt2 does not carry them
     tune:    measure other ways to compute each kernel on this machine, and keep the fastest; a path: results go to that file, and those
@@ -164,32 +165,40 @@ def compile(model, args=None, kwargs=None, *, dynamic_shapes=None, strict=False,
     timeout: seconds after which the compiler is ended
     ptxas:   NVIDIA's assembler for "cuda", or "none"; by default that of the packages nvidia-cuda-nvcc or triton, else the machine's
     format:  "neso", or "aoti": an archive for torch._inductor.aoti_load_package
+    progress: True: a line on stderr, where that is a terminal; a function: called with a neso.Progress (stage, what, name, done, of, seconds),
+             and what it raises ends the compiler; None: nothing
 
     Torch is imported only for modules and programs. CompileError carries every diagnostic.
     """
-    begun = time.perf_counter()
     arguments = _arguments(target, arch, options, kernels, threads, tuned, ptxas, format)
-    source = _Source(model, args, kwargs, dynamic_shapes, strict)
+    with Teller(progress) as tell:
+        return _compile(model, (args, kwargs, dynamic_shapes, strict), arguments, tune, report, cached, timeout, tell)
+
+
+def _compile(model, example, arguments, tune, report, cached, timeout, tell):
+    if not isinstance(model, (str, os.PathLike, bytes, bytearray, memoryview)):
+        tell("torch.export")
+    source = _Source(model, *example)
     try:
         name = None
         if cached and not report:
             name = cache.key(source.digest(), arguments, _read_by(arguments), _program.identity(), cache.machine(), *(("tune", str(tune)) if tune else ()))
             data = cache.get(name)
             if data is not None:
-                return Package(data, time.perf_counter() - begun, cached=True)
+                return Package(data, tell.seconds(), cached=True)
         with tempfile.TemporaryDirectory(prefix="neso-") as folder:
             package, page = os.path.join(folder, "model.neso"), os.path.join(folder, "report.html")
             extra = ["--report", page] if report else []
             if tune:
                 extra += ["--tune", os.path.join(folder, "tuned.json") if tune is True else os.fspath(tune)]
             _, warnings = _program.run(["compile", source.path, "-o", package, *arguments, *extra], pass_fds=[source.fd] if source.fd is not None else (),
-                                       names=source.names, timeout=timeout)
+                                       names=source.names, timeout=timeout, tell=tell)
             with open(package, "rb") as f:
                 data = f.read()
             html = open(page, "rb").read() if report else None
         if name:
             cache.put(name, data)
-        return Package(data, time.perf_counter() - begun, warnings, html)
+        return Package(data, tell.seconds(), warnings, html)
     finally:
         source.close()
 

@@ -1,6 +1,8 @@
 """torch.export with what Neso needs beside: user kernels, and failures that say what to do."""
 
 import contextlib
+import re
+import weakref
 
 from ._errors import ExportError
 
@@ -47,7 +49,9 @@ def to_program(model, args, kwargs, dynamic_shapes, strict):
         model = _Function(model)
     try:
         with _without_gradients(model.parameters()):
-            return _plain(_exporter().export(model, tuple(args or ()), kwargs, dynamic_shapes=dynamic_shapes, strict=strict))
+            program = _plain(_exporter().export(model, tuple(args or ()), kwargs, dynamic_shapes=dynamic_shapes, strict=strict))
+        _size_names[program] = _names_of_sizes(model, tuple(args or ()), kwargs or {}, dynamic_shapes, program)
+        return program
     except ExportError:
         raise
     except Exception as e:  # torch raises a dozen types
@@ -67,6 +71,69 @@ def _without_gradients(tensors):
     finally:
         for tensor in learnt:
             tensor.requires_grad_(True)
+
+
+# Of programs that were exported here: what their file calls a size → what the user does.
+_size_names = weakref.WeakKeyDictionary()
+
+
+def _names_of_sizes(model, args, kwargs, dynamic_shapes, program):
+    """{"s77": "batch"} for torch.export.Dim("batch"): torch's file does not say it. Sizes that are computed from others have no name."""
+    import inspect
+    import torch
+    from torch.utils import _pytree
+    if not dynamic_shapes:
+        return {}
+    parameters = list(inspect.signature(model.forward).parameters.values())
+    plain = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    by_name = isinstance(dynamic_shapes, dict)
+    rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)
+    keywords = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), None)
+
+    def given(i, name):
+        if not by_name:
+            return dynamic_shapes[i] if i < len(dynamic_shapes) else None
+        many = dynamic_shapes.get(rest) if rest and i is not None and i >= len(plain) else None
+        if isinstance(many, (list, tuple)):
+            return many[i - len(plain)] if i - len(plain) < len(many) else None
+        more = dynamic_shapes.get(keywords)
+        return dynamic_shapes.get(name, more.get(name) if isinstance(more, dict) else None)
+
+    # A row for each leaf, in the order of the program's inputs.
+    rows = []
+
+    def walk(value, spec):
+        if isinstance(value, torch.Tensor):
+            rows.append(dict(enumerate(spec)) if isinstance(spec, (list, tuple)) else spec if isinstance(spec, dict) else {})
+        elif type(value) in (list, tuple):
+            for i, v in enumerate(value):
+                walk(v, spec[i] if isinstance(spec, (list, tuple)) and i < len(spec) else None)
+        elif type(value) is dict:
+            for k, v in value.items():
+                walk(v, spec.get(k) if isinstance(spec, dict) else None)
+        else:
+            rows.extend({} for _ in _pytree.tree_leaves(value))
+    for i, value in enumerate(args):
+        walk(value, given(i, plain[i] if i < len(plain) else None))
+    for i, (name, value) in enumerate(kwargs.items()):
+        walk(value, given(None if by_name else len(args) + i, name))
+    inputs, nodes, names = program.graph_signature.user_inputs, {n.name: n for n in program.graph.nodes if n.op == "placeholder"}, {}
+    if len(inputs) != len(rows):
+        return {}
+    for name, row in zip(inputs, rows):
+        shape = getattr(nodes[name].meta.get("val"), "shape", ()) if isinstance(name, str) and name in nodes else ()
+        for at, dim in row.items():
+            called, size = getattr(dim, "__name__", ""), shape[at] if isinstance(at, int) and at < len(shape) else None
+            symbol = str(size.node.expr) if isinstance(size, torch.SymInt) else ""
+            # What torch itself calls sizes would be taken for one of them.
+            if called.isidentifier() and symbol.isidentifier() and not re.fullmatch(r"[a-z]+\d+", called):
+                names.setdefault(symbol, called)
+    return names if len(set(names.values())) == len(names) else {}
+
+
+def _sizes(program):
+    names = _size_names.get(program)
+    return {"neso_sizes": "".join(f"{symbol}={name}\n" for symbol, name in names.items())} if names else {}
 
 
 def _plain(program):
@@ -144,7 +211,7 @@ def _machine(program):
 
 def save_program(program, file, kernels=None):
     """A program as a .pt2, with its kernels."""
-    _exporter().write(program, file, kernels=kernels, extra=_operators(program) | _machine(program))
+    _exporter().write(program, file, kernels=kernels, extra=_operators(program) | _machine(program) | _sizes(program))
 
 
 def export(model, args, path=None, kwargs=None, *, dynamic_shapes=None, strict=False, kernels=None):

@@ -14,7 +14,7 @@ def path():
     """The program `neso` of this installation."""
     program = Path(__file__).parent / "bin" / "neso"
     if not program.exists():
-        raise ImportError("the compiler is not installed here: pip install neso, of the same version as neso-runtime")
+        raise ImportError("the compiler is not installed here: pip install neso, of the same version as neso-runtime; there is none but for x86-64, which compiles for 64-bit ARM too (arch=\"aarch64\")")
     return str(program)
 
 
@@ -39,14 +39,20 @@ def _diagnostics(text):
     return found, "\n".join(rest)
 
 
-def run(arguments, *, pass_fds=(), names=(), timeout=None, tells=False):
+def run(arguments, *, pass_fds=(), names=(), timeout=None, tells=False, tell=None):
     """Runs `neso ARGUMENTS…`; (standard output, warnings). `names`: pairs of a path that only this process knows and what the user calls it.
+    `tell`: a Teller of _progress.py that hears how far it is.
     A refusal raises CompileError with all its diagnostics; `tells`: exit code 1 with an answer on standard output is an answer. An exception
     that comes meanwhile, Ctrl-C among them, ends the program."""
-    process = subprocess.Popen([path(), "--diagnostics", "json", *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    heard = tell is not None and tell.to is not None
+    process = subprocess.Popen([path(), "--diagnostics", "json", *(["--progress", "json"] if heard else []), *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                pass_fds=pass_fds)
     try:
-        out, err = process.communicate(timeout=timeout)
+        if heard:
+            from ._progress import communicate
+            out, err = communicate(process, timeout, tell)
+        else:
+            out, err = process.communicate(timeout=timeout)
     except BaseException:
         process.kill()
         process.communicate()

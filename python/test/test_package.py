@@ -769,6 +769,85 @@ def test_compiling_ends_in_time(mlp):
         neso.compile(mlp[0], (torch.randn(2, 16),), timeout=0.001)
 
 
+def test_sizes_have_the_users_names(tmp_path):
+    class Model(torch.nn.Module):
+        def forward(self, x, pair, *, mask):
+            return {"logits": (x @ pair[0]) * mask[:, None], "rest": [pair[1], x.sum()]}
+    batch, width = torch.export.Dim("batch", max=64), torch.export.Dim("width", min=2, max=32)
+    model, args, kwargs = Model().eval(), (torch.randn(3, 4), (torch.randn(4, 5), torch.randn(6))), {"mask": torch.ones(3)}
+    for shapes in ({"x": {0: batch}, "pair": ({1: width}, {0: torch.export.Dim.AUTO}), "mask": (batch,)}, ((batch, None), ((None, width), None), {0: batch})):
+        compiled = neso.compile(model, args, kwargs, dynamic_shapes=shapes).load()
+        assert {"batch", "width"} <= set(compiled.dims) and (compiled.dims["batch"].max, compiled.dims["width"].max) == (64, 32)
+        assert repr(compiled.inputs[0].dims[0]).startswith("batch=") and compiled.outputs[0].dims[1].name == "width"
+        new = (torch.randn(7, 4), (torch.randn(4, 9), args[1][1])), {"mask": torch.ones(7)}
+        want, got = model(*new[0], **new[1]), compiled(*new[0], **new[1])
+        assert torch.allclose(got["logits"], want["logits"], atol=1e-5) and torch.allclose(got["rest"][1], want["rest"][1], atol=1e-5)
+    # Results are called after the keys that lead to them.
+    assert [v.name for v in compiled.outputs] == ["logits", "rest.0", "rest.1"]
+    # The file keeps the names; what torch calls sizes by itself is no name for others.
+    neso.export(model, args, tmp_path / "m.pt2", kwargs, dynamic_shapes=shapes)
+    assert "batch" in neso.compile(tmp_path / "m.pt2").load().dims
+    odd = torch.export.Dim("s1", max=9)
+    assert neso.compile(Mlp().eval(), (torch.randn(2, 16),), dynamic_shapes=({0: odd},)).load()(torch.randn(5, 16)).shape == (5, 8)
+
+
+def test_progress_is_told():
+    class Deep(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = torch.nn.ModuleList([torch.nn.Sequential(torch.nn.Linear(8 + i, 9 + i), torch.nn.Softmax(-1)) for i in range(12)])
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+            return x
+    heard = []
+    package = neso.compile(Deep().eval(), (torch.randn(2, 8),), threads=1, progress=heard.append)
+    assert heard[0].stage == "torch.export" and heard[1].stage == "reading the model"
+    assert [p.seconds for p in heard] == sorted(p.seconds for p in heard) and heard[-1].seconds <= package.seconds
+    kernels = [p for p in heard if p.stage == "code for the CPU" and p.what == "kernel"]
+    assert all(p.name and 1 <= p.done <= p.of == len(package.load().kernels) for p in kernels), kernels
+
+    class Enough(Exception):
+        pass
+
+    def enough(progress):
+        if progress.stage != "torch.export":
+            raise Enough
+    with pytest.raises(Enough):
+        neso.compile(Deep().eval(), (torch.randn(2, 8),), progress=enough)
+    # Refusals still arrive, and a limit of time still holds.
+    with pytest.raises(neso.CompileError) as refused:
+        neso.compile(b"no archive", progress=heard.append)
+    assert refused.value.code.startswith("E01") and refused.value.diagnostics
+    with pytest.raises(subprocess.TimeoutExpired):
+        neso.compile(Deep().eval(), (torch.randn(2, 8),), progress=heard.append, timeout=0.001)
+
+
+def test_progress_is_a_line_of_a_terminal(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+    from neso import _progress
+    monkeypatch.setattr(_progress, "_PATIENCE", 0)
+    for file, shown in ((Terminal(), True), (io.StringIO(), False)):
+        monkeypatch.setattr(sys, "stderr", file)
+        neso.compile(Mlp().eval(), (torch.randn(2, 16),))
+        assert ("reading the model" in file.getvalue()) == shown and file.getvalue().endswith("\x1b[K" if shown else "")
+
+
+def test_one_package_for_cpus_and_gpus(tmp_path, mlp):
+    x = torch.randn(2, 16)
+    package = neso.compile(mlp[0], (x,), target=("cpu", "cuda"), arch=("x86-64-v3", "sm_90"), ptxas="none")
+    assert torch.allclose(package.load()(x), mlp[0](x), atol=1e-6)
+    assert torch.allclose(package.load(name="model")(x), mlp[0](x), atol=1e-6)
+    parts = {kind: neso.load(package, device=None, name=f"model/{kind}").info["targets"] for kind in ("cpu", "cuda")}
+    assert {t["device"] for t in parts["cpu"]} == {"cpu"} and {t["device"] for t in parts["cuda"]} == {"cuda"}
+    # The weights are in it once.
+    alone = neso.compile(mlp[0], (x,), arch="x86-64-v3")
+    assert len(package.data) < 2 * len(alone.data) + (1 << 16)
+
+
 def test_dlpack_structures_are_those_of_the_standard(tmp_path):
     from torch.utils import cpp_extension
     header = os.path.join(cpp_extension.include_paths()[0], "ATen", "dlpack.h")

@@ -296,6 +296,42 @@ def test_a_program_that_imports_triton_and_what_it_compiled_is_kept(tmp_path):
     assert run().stdout == "done\n" and neso.cache.info()["entries"] == entries
 
 
+@triton.autotune([triton.Config({"BLOCK": 8}), triton.Config({"BLOCK": 16})], key=["n"])
+@triton.jit
+def _shifted(x, out, n, by, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i + by, mask=i < n), mask=i < n)
+
+
+@triton.jit
+def _sums(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.sum(tl.load(x + i, mask=i < n, other=0.0), 0)
+    tl.store(out, tl.load(out) + total)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f2", "i8"])
+def test_interpreted_launches_watch_every_access(dtype):
+    x, out = np.arange(40).astype(dtype), np.zeros(40, dtype)
+    with triton.interpret():
+        _shifted[lambda meta: (-(-20 // meta["BLOCK"]),)](x, out, 20, 3)
+        assert (out[:20] == x[3:23]).all() and not out[20:].any()
+        # In place, in a part of an array with gaps.
+        _shifted[(3,)](x[::2], x[::2], 20, 0)
+        assert (x == np.arange(40)).all()
+        with pytest.raises(neso.CompileError, match="E0410") as e:
+            _shifted[(3,)](x, out, 20, 21)
+        assert "test_triton_alone.py" in str(e.value)
+        with pytest.raises(neso.Error, match="overlaps another tensor"):
+            _shifted[(3,)](x[1:], x, 20, 0)
+        total = np.zeros(1, dtype)
+        _sums[(1,)](np.ones(8, dtype), total, 8, BLOCK=8)
+        assert total[0] == 8
+        # What several programs read and write at once is no sum.
+        with pytest.raises(neso.CompileError, match="E0411"):
+            _sums[(4,)](np.ones(32, dtype), total, 32, BLOCK=8)
+
+
 def test_names_are_those_of_the_front_end():
     known = set()
     for path in (ROOT / "compiler/frontend/triton").glob("*.cpp"):

@@ -40,6 +40,7 @@ double now_ms() {
 } // namespace neso_rt
 
 extern "C" {
+const char *neso_version(void) { return NESO_VERSION; }
 const char *neso_error_text(void) { return neso_rt::error_text; }
 const char *neso_status_code(neso_status status) {
   const neso_rt::status_row *row = neso_rt::row_of(status);

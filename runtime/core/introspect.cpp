@@ -12,6 +12,11 @@ namespace {
 neso_status bad_index(const char *what, int32_t index, size_t count) {
   return fail(NESO_INVALID_ARGUMENT, "%s %d does not exist: the model has %zu", what, index, count);
 }
+template <typename Values> int32_t find_by_name(const Values &values, const char *name) {
+  for (size_t i = 0; name && i < values.size(); ++i)
+    if (strcmp(values[i].name, name) == 0) return int32_t(i);
+  return -1;
+}
 bool inside(int32_t index, size_t count) { return index >= 0 && size_t(index) < count; }
 const char *text(const flatbuffers::String *s) { return s ? s->c_str() : ""; }
 
@@ -53,6 +58,9 @@ neso_status neso_model_output(const neso_model *m, int32_t index, neso_value_inf
   *out = {o.name, o.text ? NESO_VALUE_TEXT : o.number ? NESO_VALUE_FLOAT : kinds[int(o.kind)], neso_dtype(o.dtype), o.dims.size, m->dims.data() + m->output_dims[index], 0, 0};
   return NESO_OK;
 }
+
+int32_t neso_model_find_input(const neso_model *m, const char *name) { return find_by_name(m->plan.inputs, name); }
+int32_t neso_model_find_output(const neso_model *m, const char *name) { return find_by_name(m->plan.outputs, name); }
 
 const char *neso_model_output_text(const neso_model *m, int32_t index) {
   return inside(index, m->plan.outputs.size()) ? m->plan.outputs[index].text : nullptr;
@@ -167,7 +175,13 @@ neso_status neso_model_solve_sizes(const neso_model *m, const char *const *names
     bool known = false;
     for (uint32_t s = 0; p.root->symbols() && s < p.root->symbols()->size(); ++s)
       known |= strcmp(text(p.root->symbols()->Get(s)->name()), names[i]) == 0;
-    if (!known) return fail(NESO_NO_SUCH_NAME, "the model has no size named '%s'", names[i]);
+    if (known) continue;
+    char list[400] = "";
+    for (uint32_t s = 0; p.root->symbols() && s < p.root->symbols()->size(); ++s) {
+      const size_t used = strlen(list);
+      snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "; its sizes are: ", text(p.root->symbols()->Get(s)->name()));
+    }
+    return fail(NESO_NO_SUCH_NAME, "the model has no size named '%s'%s", names[i], list[0] ? list : "; all of its sizes are fixed");
   }
   for (const plan_input &in : p.inputs)
     for (const fbs::InputDim &dim : in.dims)

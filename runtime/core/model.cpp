@@ -67,12 +67,20 @@ bool ends_with(const member &m, const char *tail, size_t n) {
 }
 
 // "data/neso/<name>/plan"; without a name, the only model of the package.
-neso_status find_plan(const neso_model &m, const char *name, const member **out) {
+// Whether the model called name[0, length) is that of `wanted` (NULL: of any) for the device: "m/cuda".
+bool is_for(const char *name, size_t length, const char *wanted, neso_device_kind device) {
+  const char *kind = device == NESO_CUDA ? "/cuda" : "/cpu";
+  const size_t tail = strlen(kind);
+  if (length <= tail || memcmp(name + length - tail, kind, tail) != 0) return false;
+  return !wanted || (strlen(wanted) == length - tail && memcmp(wanted, name, length - tail) == 0);
+}
+
+neso_status find_plan(const neso_model &m, const char *name, int32_t for_device, const member **out) {
   constexpr char tail[] = "/plan";
   constexpr size_t folder = sizeof NESO_ARCHIVE_MODEL_FOLDER - 1;
   char names[512] = "";
-  const member *only = nullptr;
-  int models = 0;
+  const member *only = nullptr, *of_device = nullptr;
+  int models = 0, of_devices = 0;
   for (const member &f : m.files.members()) {
     if (f.name_size <= folder + sizeof tail - 1 || memcmp(f.name, NESO_ARCHIVE_MODEL_FOLDER, folder) != 0 ||
         !ends_with(f, tail, sizeof tail - 1))
@@ -85,12 +93,14 @@ neso_status find_plan(const neso_model &m, const char *name, const member **out)
     }
     only = &f;
     ++models;
+    if (for_device > 0 && is_for(start, length, name, neso_device_kind(for_device - 1))) of_device = &f, ++of_devices;
     size_t used = strlen(names);
     snprintf(names + used, sizeof names - used, "%s%.*s", used ? ", " : "", int(length), start);
   }
   if (models == 0)
     return fail(NESO_NOT_A_PACKAGE,
                 "not a Neso package: the archive holds no compiled model (is it the .pt2 itself? compile it first)");
+  if (of_devices == 1) return *out = of_device, NESO_OK;
   if (name) return fail(NESO_NO_SUCH_MODEL, "the package holds no model '%s'; it holds: %s", name, names);
   if (models > 1) return fail(NESO_NO_SUCH_MODEL, "the package holds several models, name one of: %s", names);
   *out = only;
@@ -246,7 +256,7 @@ neso_status load(neso_model *m, const char *path, const neso_model_options *opti
   m->ops = {o.ops, o.op_count};
   NESO_TRY(m->files.open(m->bytes, m->size));
   const member *plan_file = nullptr;
-  NESO_TRY(find_plan(*m, o.name, &plan_file));
+  NESO_TRY(find_plan(*m, o.name, o.for_device, &plan_file));
   NESO_TRY(archive::verify(*plan_file));
   const uint8_t *plan_bytes = plan_file->data;
   if (reinterpret_cast<uintptr_t>(plan_bytes) % 16 != 0) {

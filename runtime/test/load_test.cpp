@@ -166,6 +166,12 @@ TEST(Load, RefusesTheWrongModelArchAndVersion) {
   EXPECT_STATUS(load(bytes, &o), NESO_NO_SUCH_MODEL, "no model 'other'; it holds: model");
   o.name = "model";
   EXPECT_EQ(load(bytes, &o), NESO_OK);
+  // A device chooses among models that are called after it, and this is none.
+  o.for_device = 1 + NESO_CUDA;
+  EXPECT_EQ(load(bytes, &o), NESO_OK);
+  o.name = "other";
+  EXPECT_STATUS(load(bytes, &o), NESO_NO_SUCH_MODEL, "no model 'other'");
+  o.for_device = 0, o.name = "model";
   o.arch = "x86-64-v9";
   EXPECT_STATUS(load(bytes, &o), NESO_NO_FITTING_TARGET, "holds code for x86-64");
   EXPECT_STATUS(load(packageWithCode("riscv64")), NESO_NO_FITTING_TARGET,

@@ -151,6 +151,9 @@ TEST(Run, ChecksSizesThatDependOnOthers) {
   b.input("y", {fbs::InputDim(-1, twice, 0, INT64_MAX)});
   Loaded m(b.package());
   ASSERT_EQ(m.status, NESO_OK) << neso_error_text();
+  EXPECT_EQ(neso_model_find_input(m.model, "y"), 1);
+  EXPECT_EQ(neso_model_find_input(m.model, "z"), -1);
+  EXPECT_EQ(neso_model_find_output(m.model, nullptr), -1);
   Tensor x({2}, {1, 2}), y({4}, {1, 2, 3, 4}), wrong({3}, {1, 2, 3});
   std::vector<neso_tensor> out;
   EXPECT_EQ(m.run({x.t, y.t}, out), NESO_OK) << neso_error_text();

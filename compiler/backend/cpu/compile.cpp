@@ -11,6 +11,7 @@
 #include "backend/cpu/one_turn.h"
 #include "base/diagnostics/backend.h"
 #include "base/fault.h"
+#include "base/watch.h"
 #include "ir/tile/tile.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Verifier.h"
@@ -100,6 +101,7 @@ Result<CompiledCode> compileForCpu(const std::vector<TileFunction> &functions, C
     units.back().functions.push_back(i);
   }
   Working stage("code for the CPU");
+  const WorkingParts parts(functions.size());
   mlir::MLIRContext *context = functions.empty() ? nullptr : functions[0].function->getContext();
   forEachUnit(units.size(), options.threads, context,
               [&](size_t u) { compileUnit(units[u], functions, level, options, code.functions); });

@@ -22,6 +22,7 @@
 #include "backend/nvidia/shared.h"
 #include "base/diagnostics/backend.h"
 #include "base/fault.h"
+#include "base/watch.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/LLVMContext.h"
@@ -675,6 +676,7 @@ private:
 Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functions, const Chip &chip,
                                         const CompileOptions &options) {
   Working stage("code for the GPU");
+  const WorkingParts parts(functions.size());
   return Compilation(functions, chip, options).run();
 }
 

@@ -4,7 +4,7 @@
 #include "base/diagnostics.h"
 
 NESO_DIAG(E0601, CpuUnsupported, Error, "the CPU backend has no code for {}; write it with other operations, or compile this kernel for another target")
-NESO_DIAG(E0602, CpuTargetMissing, Error, "this build of Neso has no {}; choose another --target, --arch or --stage")
+NESO_DIAG(E0602, CpuTargetMissing, Error, "this build of Neso has no {}; choose another --target (cpu, cuda) or --arch, or another stage (--emit of neso compile, --stage of neso kernel emit)")
 NESO_DIAG(E0603, LinkFailed, Error, "cannot link the compiled kernels: {}")
 NESO_DIAG(E0650, NvidiaUnsupported, Error, "the NVIDIA backend has no code for {}; write it with other operations, or compile this kernel for another target")
 NESO_DIAG(E0651, NvidiaSharedMemory, Error, "kernel '{}' needs {} bytes of shared memory, {} has {} for a block; live at once: {}; use smaller tiles or fewer stages")

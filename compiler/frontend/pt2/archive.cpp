@@ -162,6 +162,9 @@ Result<Archive::Entry> Archive::readEntry(const uint8_t *&p, const uint8_t *stop
 /// Where the bytes of a stored member begin, once its own header agrees with the directory, which begins at `limit`.
 Result<uint64_t> Archive::startOf(const Entry &e, uint64_t limit) const {
   if (e.flags & 1) return damaged(e.name, "it is encrypted");
+  // Of all that torch writes, TorchScript alone compresses, and only its code.
+  if (e.method != 0 && e.name.find("/code/") != std::string::npos && e.name.ends_with(".py"))
+    return fail(diag::NotAnArchive, {}, path_, "it is TorchScript, which torch.jit.save writes");
   if (e.method != 0) return fail(diag::ArchiveCompressed, loc(e.name), e.method);
   if (e.packed != e.size) return damaged(e.name, "it is stored, yet its two sizes differ");
   if (e.header > limit || limit - e.header < static_cast<uint64_t>(kLocalSize))

@@ -120,7 +120,10 @@ DType JsonReader::dtype(int64_t code, std::string_view what) {
 std::optional<Expr> JsonReader::tryExpression(std::string_view text) {
   auto [it, fresh] = expressions_.try_emplace(std::string(text));
   if (fresh)
-    if (Result<Expr> e = parseExpr(text)) it->second = *e;
+    if (Result<Expr> e = parseExpr(text)) {
+      if (std::optional<Expr> named = sizeNames.in(*e)) it->second = *named;
+      else bad("neso_sizes", fmt::format("it calls a size what another is called in '{}'", text));
+    }
   return it->second.valid() ? std::optional(it->second) : std::nullopt;
 }
 
@@ -142,6 +145,7 @@ Expr JsonReader::symInt(Json e, std::string_view field) {
       hints_.try_emplace(parsed->symbol(), size);
     return *parsed;
   }
+  if (!ok()) return 0;
   Result<Expr> again = parseExpr(text);
   Error error = again.takeError();
   Diagnostic d = error.diagnostics().front();

@@ -12,6 +12,7 @@
 #include "base/diagnostics.h"
 #include "base/diagnostics/pt2.h"
 #include "base/dtype.h"
+#include "frontend/pt2/size_names.h"
 #include "ir/graph/graph.h"
 
 namespace neso::pt2 {
@@ -61,6 +62,7 @@ public:
   tryExpression(std::string_view text); // parsed once a text; nullopt if it is no integer expression
   graph::TensorType tensorType(Json meta, std::string_view name);
 
+  SizeNames sizeNames;               // of the user's; every expression that is read has them
   std::unordered_set<Symbol> floats; // symbols that stand for floats
   std::string node;     // the graph node being read, for diagnostics
   SourceLoc sourceLine; // its line of the model

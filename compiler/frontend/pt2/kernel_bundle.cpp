@@ -114,6 +114,18 @@ std::optional<std::string> textOf(const std::string &path) {
   return text.str();
 }
 
+/// The user's names of sizes in what a launch computes from them.
+void renameSizes(BundledLaunch &launch, const SizeNames &names) {
+  auto rename = [&](std::string &text) {
+    // What is no expression over sizes speaks of the kernel's own parameters.
+    if (parseExpr(text)) text = names.in(std::string_view(text));
+  };
+  for (std::string &dim : launch.grid) rename(dim);
+  for (BundledConfig &config : launch.configs)
+    for (std::string &dim : config.grid) rename(dim);
+  for (NamedText &value : launch.values) rename(value.second);
+}
+
 } // namespace
 
 const std::string *BundledLaunch::value(const std::string &parameter) const {
@@ -148,6 +160,8 @@ Result<KernelBundle> readKernelBundle(const graph::Model &model, const std::stri
     }
   }
   std::sort(out.looseFiles.begin(), out.looseFiles.end());
+  if (const auto names = model.extraFiles.find("neso_sizes"); names != model.extraFiles.end())
+    for (BundledLaunch &launch : out.launches) renameSizes(launch, readSizeNames(names->second));
   return out;
 }
 

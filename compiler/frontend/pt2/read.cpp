@@ -58,6 +58,8 @@ Result<std::string> chooseModel(const Archive &a, const std::string &wanted) {
   bool compiled = std::any_of(a.members().begin(), a.members().end(),
                               [](const Member &m) { return m.name.starts_with(NESO_ARCHIVE_MODEL_FOLDER); });
   if (compiled) return fail(diag::AlreadyCompiled, {}, a.path());
+  if (std::any_of(a.members().begin(), a.members().end(), [](const Member &m) { return m.name.starts_with("data/aotinductor/"); }))
+    return fail(diag::CompiledByTorch, {}, a.path());
   return fail(diag::MemberMissing, a.loc(), "models/model.json");
 }
 
@@ -66,6 +68,9 @@ public:
   ModelReader(const Archive &a, std::string member) : archive_(a), r_(a.path(), std::move(member)) {}
 
   Result<graph::Model> read(Json root, WeightTable &weights) {
+    for (const Member &m : archive_.members())
+      if (m.name.rfind("extra/", 0) == 0) m_.extraFiles.emplace(m.name.substr(6), std::string(archive_.text(m)));
+    if (const auto names = m_.extraFiles.find("neso_sizes"); names != m_.extraFiles.end()) r_.sizeNames = readSizeNames(names->second);
     Json version = r_.get(root, "schema_version");
     m_.schemaMajor = r_.ok() ? static_cast<int>(r_.integer(version, "major")) : 0;
     m_.schemaMinor = r_.ok() ? static_cast<int>(r_.integer(version, "minor")) : 0;
@@ -87,8 +92,6 @@ public:
     if (r_.ok())
       if (std::optional<graph::UnknownSymbol> s = graph::unknownSymbol(m_)) r_.report(diag::UndefinedSize, s->symbol.str(), s->place);
     if (!r_.ok()) return r_.takeError();
-    for (const Member &m : archive_.members())
-      if (m.name.rfind("extra/", 0) == 0) m_.extraFiles.emplace(m.name.substr(6), std::string(archive_.text(m)));
     if (const auto said = m_.extraFiles.find("neso_cpu_capability"); said != m_.extraFiles.end())
       m_.int4Packing = named(graph::kInt4Packings, said->second).value_or(graph::Int4Packing::Unknown);
     return std::move(m_);
@@ -263,7 +266,7 @@ private:
       if (!r_.ok()) return;
       if (interval.lo > interval.hi)
         return r_.bad(name, fmt::format("its range [{}, {}] is empty", interval.lo, interval.hi));
-      m_.facts.setRange(Symbol::size(name), interval);
+      m_.facts.setRange(r_.sizeNames.in(Symbol::size(name)), interval);
     }
     for (const auto &[symbol, size] : r_.hints()) m_.facts.setHint(symbol, size);
   }

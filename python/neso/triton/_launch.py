@@ -11,6 +11,7 @@ from .. import _program, cache
 from .._compile import _assembler, gpu_arch
 from .._dtypes import ROWS
 from .._errors import Error, InputError
+from . import _interpret
 from . import language as tl
 from ._source import FROM_TORCH, Source, literal
 
@@ -244,6 +245,8 @@ class JITFunction(KernelInterface):
         return values, options
 
     def __getitem__(self, grid):
+        if _interpret.active:
+            return lambda *args, **kwargs: self._launch(grid, args, kwargs)
         return (self._launcher or self._make_launcher()).at(grid)
 
     def run(self, *args, grid, warmup=False, **kwargs):
@@ -260,6 +263,8 @@ class JITFunction(KernelInterface):
         for hook in self._hooks:
             hook(*args, **kwargs)
         values, options = self.bind(args, kwargs)
+        if _interpret.active and not warmup:
+            return _interpret.launch(self, _sizes_of(grid(dict(zip(self.arg_names, values))) if callable(grid) else grid), values, options)
         device = _device_of(values)
         key = (device, options.get("num_warps"), options.get("num_stages"), bool(options.get("debug")), *[p.key(v) for p, v in zip(self.params, values)])
         try:
@@ -284,7 +289,8 @@ class JITFunction(KernelInterface):
             self._sources[key] = collected.text(), collected.file, functions
         return self._sources[key][:2]
 
-    def compile(self, values, options, device):
+    def request(self, values, options):
+        """(source, its file, arguments of the program, names of the parameters that are constants) for the kernel of these values."""
         declared = _Declared()
         for p, value in zip(self.params, values):
             p.declare(value, declared)
@@ -300,6 +306,10 @@ class JITFunction(KernelInterface):
                 arguments += ["--" + option.replace("_", "-"), str(options[option])]
         if self.debug or options.get("debug"):
             arguments.append("--debug")
+        return text, file, arguments, {name for name, _ in declared.constants}
+
+    def compile(self, values, options, device):
+        text, file, arguments, _ = self.request(values, options)
         arguments += _target(device)
         descriptors = {p.name: len(v.block_shape) for p, v in zip(self.params, values) if hasattr(v, "block_shape")}
         return CompiledKernel(_compile(self.__name__, text, file, arguments), device, self.arg_names, descriptors, options)

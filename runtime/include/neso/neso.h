@@ -40,6 +40,9 @@ typedef enum neso_status {
 #undef NESO_STATUS
 } neso_status;
 
+/* "0.1.0": of the library that runs, which may be newer than this header. */
+NESO_API const char *neso_version(void);
+
 /* "E0824": the code under which the documentation explains a status; "" for NESO_OK. */
 NESO_API const char *neso_status_code(neso_status status);
 /* "INPUT_DTYPE". */
@@ -163,7 +166,7 @@ typedef struct neso_op {
 
 typedef struct neso_model_options {
   size_t struct_size; /* sizeof(neso_model_options): lets later versions add fields */
-  const char *name;   /* which model of the package; NULL: its only one */
+  const char *name;   /* which model of the package; NULL: its only one, or the only one for the device (for_device) */
   const char *arch; /* "x86-64-v3", "sm_90": use that code; NULL: the best for each device that a context is made on */
   neso_check check;
   const neso_static_kernel *static_kernels; /* looked up before the package's code; borrowed during the call */
@@ -179,6 +182,8 @@ typedef struct neso_model_options {
   const neso_op *ops; /* operators that the model calls, more are allowed; borrowed as long as the model lives. A context of a model that calls one
                        * which is not here for its device cannot be made: NESO_OP_MISSING */
   size_t op_count;
+  int32_t for_device; /* 0: not said; else 1 + the neso_device_kind that contexts will be made on. Of models called "m/cpu" and "m/cuda", which
+                       * `neso compile --target cpu,cuda` writes, it chooses, where `name` is NULL or "m" */
 } neso_model_options;
 
 /* Opens a package. The file is mapped, not read; it must not be changed while the model lives. options may be NULL. */
@@ -217,6 +222,9 @@ NESO_API int32_t neso_model_input_count(const neso_model *model);
 NESO_API int32_t neso_model_output_count(const neso_model *model);
 NESO_API neso_status neso_model_input(const neso_model *model, int32_t index, neso_value_info *out_info);
 NESO_API neso_status neso_model_output(const neso_model *model, int32_t index, neso_value_info *out_info);
+/* The number of the input or output of that name; -1: there is none. */
+NESO_API int32_t neso_model_find_input(const neso_model *model, const char *name);
+NESO_API int32_t neso_model_find_output(const neso_model *model, const char *name);
 /* What an output of NESO_VALUE_TEXT says: the export fixed it, and runs give nothing for it. NULL for all others. */
 NESO_API const char *neso_model_output_text(const neso_model *model, int32_t index);
 

@@ -92,6 +92,20 @@ TEST(Errors, AlreadyCompiled) {
   members.emplace_back("data/neso/model/plan", "a plan");
   EXPECT_EQ(kindOf(test::read(test::zip(members))), "AlreadyCompiled");
 }
+TEST(Errors, FilesOfOthers) {
+  test::Members members = test::membersOf("shared.pt2");
+  test::erase(members, "models/model.json");
+  members.emplace_back("data/aotinductor/model/c1.wrapper.so", "code");
+  EXPECT_EQ(kindOf(test::read(test::zip(members))), "CompiledByTorch");
+  // torch.jit.save: its code is compressed, and there is no model either way.
+  EXPECT_EQ(kindOf(test::read(test::zip({{"code/__torch__/m.py", "def forward"}, {"data.pkl", "x"}}, {8, 0, "m/", true}))), "NotAnArchive");
+}
+TEST(Errors, SizesThatAreCalledTheSame) {
+  // extra/neso_sizes gives names; the file's own sizes keep theirs apart.
+  test::Members members = test::membersOf("sizes.pt2");
+  members.emplace_back("extra/neso_sizes", "no line\n=\ns77=\n1=2\n");
+  EXPECT_EQ(kindOf(test::read(test::zip(members))), "");
+}
 TEST(Errors, ModelChoice) {
   test::Members members = test::membersOf("shared.pt2");
   std::string text = test::member(members, "models/model.json");
