@@ -9,7 +9,7 @@ its type where Triton's interpreter rounds otherwise than once (numpy computes f
 
 Triton's interpreter keeps a bf16 as the 16-bit integer of its bits, and its arithmetic, comparisons, dots and reductions forget to decode it: -x gave
 65536 minus the bits, a dot the products of the bits. A comparison's result has its operands' type there, so that a splat of it is no mask any more.
-`mend_interpreter` mends both, so that such kernels are compared too.
+It cuts an f32 to a bf16 instead of rounding it. `mend_interpreter` mends all three, so that such kernels are compared too.
 """
 import os
 
@@ -83,8 +83,9 @@ def mend_interpreter():
     def cast_impl(self, source, to):
         if is_bf16(source):
             return cast(self, wide(source), to) if to.scalar not in (tl.bfloat16, tl.float32) else cast(self, source, to)
-        if to.scalar == tl.bfloat16 and source.dtype.scalar != tl.float32:
-            # Two roundings of a number of 64 bits may differ from one by an ulp, which the comparison of floats allows.
+        if to.scalar == tl.bfloat16:
+            # The interpreter drops the low bits of an f32. Two roundings of a number of 64 bits may differ from one by an ulp, which the
+            # comparison of floats allows.
             return handle(narrow(source.data.astype(numpy.float32)), tl.bfloat16)
         return cast(self, source, to)
 

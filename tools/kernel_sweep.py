@@ -423,7 +423,9 @@ class Triton:
                 say({"kernel": name, "refused": "not found as a kernel"})
                 continue
             jit, known, options = found
-            texts = {k: self.literal(v) for k, v in known.items()}
+            # Defaults by their values: an expression of the module says little elsewhere.
+            defaults = {p.name: p.default for p in getattr(jit, "params", []) if p.is_constexpr and p.has_default}
+            texts = {k: self.literal(v) for k, v in {**defaults, **known}.items() if k in known or not isinstance(v, bool)}
             why, got, huge = "", [], []
             for row in guess(function, index, {k: v for k, v in texts.items() if v is not None}, request["tries"]):
                 if not any(t.startswith(("*", "tensordesc")) for _, t, _ in row):
