@@ -572,8 +572,8 @@ def arguments_of(row, seed, way):
     tensors, values = {}, []
     strides = collections.defaultdict(list)
     for n, t, _ in row:
-        if t[0] in "iu" and re.search(r"stride", n, re.I):
-            strides[re.sub(r"_?[a-zA-Z0-9]$", "", n)].append(n)
+        if t[0] in "iu" and re.search(r"stride|^s[a-z]{1,3}_", n, re.I):
+            strides[n.split("_")[0] if n[0] == "s" and not n.startswith("stride") else re.sub(r"_?[a-zA-Z0-9]$", "", n)].append(n)
     step = {}
     for group in strides.values():
         for i, n in enumerate(reversed(group)):
