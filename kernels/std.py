@@ -20,6 +20,17 @@ def _current_target():
     return _GPUTarget("cuda", 90, 32)
 
 
+def _device_capability(device=None):
+    """torch.cuda.get_device_capability() of that target."""
+    arch = _current_target().arch
+    return (arch // 10, arch % 10)
+
+
+def _is_available():
+    """torch.cuda.is_available() there."""
+    return True
+
+
 @triton.constexpr_function
 def _log2(n):
     bits = 0

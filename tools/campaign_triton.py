@@ -9,7 +9,7 @@ its type where Triton's interpreter rounds otherwise than once (numpy computes f
 
 Triton's interpreter keeps a bf16 as the 16-bit integer of its bits, and its arithmetic, comparisons, dots and reductions forget to decode it: -x gave
 65536 minus the bits, a dot the products of the bits. A comparison's result has its operands' type there, so that a splat of it is no mask any more.
-`mend_interpreter` mends both, so that such kernels are compared too.
+It cuts an f32 to a bf16 instead of rounding it, and rounds to floats of 8 bits at times wrongly. `mend_interpreter` mends all of these, so that such kernels are compared too.
 """
 import os
 
@@ -83,12 +83,25 @@ def mend_interpreter():
     def cast_impl(self, source, to):
         if is_bf16(source):
             return cast(self, wide(source), to) if to.scalar not in (tl.bfloat16, tl.float32) else cast(self, source, to)
-        if to.scalar == tl.bfloat16 and source.dtype.scalar != tl.float32:
-            # Two roundings of a number of 64 bits may differ from one by an ulp, which the comparison of floats allows.
+        if to.scalar == tl.bfloat16:
+            # The interpreter drops the low bits of an f32. Two roundings of a number of 64 bits may differ from one by an ulp, which the
+            # comparison of floats allows.
             return handle(narrow(source.data.astype(numpy.float32)), tl.bfloat16)
         return cast(self, source, to)
 
     builder.cast_impl = cast_impl
+    # Its own conversion to floats of 8 bits rounds some wrongly. What is too large becomes the largest, as in hardware.
+    eights = {tl.float8e4nv: (torch.float8_e4m3fn, 448.0), tl.float8e5: (torch.float8_e5m2, 57344.0)}
+    convert = builder.create_fp_to_fp
+
+    def create_fp_to_fp(self, source, to, rounding):
+        kind, limit = eights.get(to.scalar, (None, 0))
+        if kind is None or "RTZ" in str(rounding) or source.dtype.scalar not in (tl.float16, tl.bfloat16, tl.float32, tl.float64):
+            return convert(self, source, to, rounding)
+        numbers = torch.from_numpy(numpy.ascontiguousarray(wide(source).data, numpy.float32)).clamp(-limit, limit)
+        return handle(numbers.to(kind).view(torch.uint8).numpy().reshape(source.data.shape), to.scalar)
+
+    builder.create_fp_to_fp = create_fp_to_fp
     for operations, names in ((interpreter.ReduceOps, ("sum", "min_max")), (interpreter.ScanOps, ("cumsum", "cumprod"))):
         for name in names:
             setattr(operations, name, decoded_input(getattr(operations, name), tl, wide, narrow, is_bf16))

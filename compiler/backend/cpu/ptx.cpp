@@ -540,6 +540,11 @@ private:
 llvm::SmallVector<Value *, 2> Emitter::emitPtx(mlir::Operation *op, llvm::ArrayRef<Value *> args) {
   auto assembly = llvm::cast<tt::ElementwiseInlineAsmOp>(op);
   const int64_t pack = assembly.getPackedElement();
+  if (assembly.ordersLaunches()) {
+    llvm::SmallVector<Value *, 2> results;
+    for (mlir::Type t : op->getResultTypes()) results.push_back(llvm::Constant::getNullValue(typeOf(elementOf(t))));
+    return results;
+  }
   if (args.empty()) return {};
   if (std::optional<std::string> misfit = constraintMisfit(op)) {
     fail(op, "an inline assembly with " + *misfit);

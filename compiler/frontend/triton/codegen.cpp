@@ -489,11 +489,21 @@ bool Evaluator::kernelIf(Stmt *st) {
   return true;
 }
 
+/// `x if … else y` of a module that cannot be decided: what both are, as in tl.constexpr(3) if HAS_TRITON else 3; else the condition, which says
+/// what is not known.
+Value Evaluator::evalBoth(Expr *e, const Value &condition) {
+  Value yes = eval(e->items[0]), no = yes ? eval(e->items[2]) : Value{};
+  c.error.reset();
+  if (!yes || !no || yes.kind != no.kind || yes.kind == Kind::Opaque || !equals(yes, no)) return condition;
+  yes.wrapped |= no.wrapped;
+  return yes;
+}
+
 Value Evaluator::evalIf(Expr *e) {
   Value cond = eval(e->items[1]);
   if (!cond) return cond;
   if (!c.frame->kernel) {
-    if (cond.kind == Kind::Opaque) return cond;
+    if (cond.kind == Kind::Opaque) return evalBoth(e, cond);
     return eval(truthy(cond) ? e->items[0] : e->items[2]);
   }
   cond = condition(cond, e->items[1]->pos, "if");

@@ -31,6 +31,7 @@ public:
 private:
   // kernel.cpp
   Status findKernel();
+  bool findNested(std::string &names);
   Status applyConstexprs();
   Result<Value> literal(const std::string &name, const std::string &text);
   Result<std::vector<SigType>> signature();

@@ -176,6 +176,9 @@ Value Evaluator::imported(Stmt *st, const ImportName &n) {
     return v;
   }
   if (m && m->running) return {};
+  // Inductor's name for a part of Triton, which kernels that came out of it keep.
+  if (dotted == "torch._inductor.runtime.triton_helpers.libdevice") return c.nameSpace("tl.libdevice");
+  if (dotted == "torch._inductor.runtime.triton_helpers.math") return c.nameSpace("tl.math");
   return c.opaque(
       m ? fmt::format("'{}', which {} does not define", n.name, m->path)
         : fmt::format("'{}' of module '{}', which is not on disk beside the kernel nor in the search paths", n.name, st->text));

@@ -114,7 +114,8 @@ Value Evaluator::languageAttr(std::string_view attr) {
 /// What modules beside Triton's have that a kernel's module asks for as it is loaded; Invalid for all else.
 Value Evaluator::hostAttr(std::string_view ns, std::string_view attr) {
   const std::string full = std::string(ns) + "." + std::string(attr);
-  if (full == "os.environ" || full == "packaging.version" || full == "torch.version" || full == "importlib.util") return c.nameSpace(full);
+  if (full == "os.environ" || full == "packaging.version" || full == "torch.version" || full == "torch.cuda" || full == "importlib.util")
+    return c.nameSpace(full);
   // Types of PyTorch, for torch.finfo and for comparisons.
   static constexpr std::string_view kTorchTypes[] = {
       "bfloat16", "double", "float", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "half", "int",
@@ -153,6 +154,12 @@ Value Evaluator::movedFunction(std::string_view ns, std::string_view attr) {
   return c.fail(diag::TrNoMember, ns == "tl" ? "triton.language" : "triton.language.math", attr);
 }
 
+/// What modules ask of the machine as they are loaded, and the function of kernels/std.py that answers.
+static constexpr std::pair<std::string_view, std::string_view> kAskedOfTheMachine[] = {
+    {"triton.runtime.driver.active.get_current_target", "_current_target"},
+    {"torch.cuda.get_device_capability", "_device_capability"},
+    {"torch.cuda.is_available", "_is_available"}};
+
 Value Evaluator::namespaceAttr(std::string_view nsIn, std::string_view attr) {
   std::string ns = canonicalNamespace(nsIn);
   std::string full = ns + "." + std::string(attr);
@@ -164,9 +171,10 @@ Value Evaluator::namespaceAttr(std::string_view nsIn, std::string_view attr) {
   if (Value v = hostAttr(ns, attr)) return v;
   if (ns == "triton" && attr == "language") return c.nameSpace("tl");
   if (ns == "triton" && attr == "__version__") return c.str("3.9.0");
-  if (full == "triton.runtime.driver.active.get_current_target") {
-    if (Module *std = standard()) return global(std, "_current_target");
-    return {};
+  for (const auto &[asked, answer] : kAskedOfTheMachine) {
+    if (asked != full) continue;
+    Module *std = standard();
+    return std ? global(std, answer) : Value{};
   }
   if (const Builtin *b = findBuiltin(full)) return builtinValue(b);
   if (ns == "tl" || ns == "tl.math") return movedFunction(ns, attr);

@@ -10,6 +10,7 @@
 // Helpers are inlined.
 #pragma once
 #include "frontend/triton/loader.h"
+#include "frontend/triton/nested.h"
 #include "frontend/triton/semantic.h"
 
 namespace neso::triton {
@@ -50,6 +51,8 @@ public:
   Module *module(const std::string &path);
   /// The standard library's module (kernels/std.py).
   Module *standard();
+  /// The names that a kernel inside functions sees, its own among them; `m` is the file.
+  Module *scopeOfNested(Module *m, const NestedKernel &k);
   /// A name of a module, or Invalid without an error.
   Value global(Module *m, std::string_view name);
 
@@ -106,6 +109,7 @@ private:
   Value evalCompare(Expr *e);
   Value evalBool(Expr *e);
   Value evalIf(Expr *e);
+  Value evalBoth(Expr *e, const Value &condition);
   Value joined(Expr *e);
   Value comprehension(Expr *e);
   bool comprehend(Expr *e, size_t clause, std::vector<Value> &out);
@@ -145,6 +149,7 @@ private:
   bool decided(const Value &v);
   void moduleStatement(Stmt *st);
   void bindOpaque(Stmt *st, const std::string &why);
+  void runUpTo(const std::vector<Stmt *> &stmts, const Stmt *target);
   Flow import(Stmt *st);
   bool importFails(std::string_view dotted);
   Value imported(Stmt *st, const ImportName &n);
@@ -182,6 +187,7 @@ private:
   Loader &loader_;
   CodegenOptions options_;
   Module *standard_ = nullptr;
+  std::vector<std::unique_ptr<Module>> scopes_; // of functions around kernels
   int64_t steps_ = 0;
   int depth_ = 0;
   int duplicated_ = 0;

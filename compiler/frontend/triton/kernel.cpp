@@ -23,6 +23,29 @@ static std::vector<std::pair<std::string, Object *>> kernelsOf(Module *module) {
   return out;
 }
 
+/// A kernel inside a function by its full name, or by its own where one alone has it. Adds all of them to `names`.
+bool Compilation::findNested(std::string &names) {
+  const std::vector<NestedKernel> nested = nestedKernels(*module_->tree);
+  const NestedKernel *found = nullptr;
+  size_t called = 0;
+  for (const NestedKernel &k : nested) {
+    names += (names.empty() ? "" : ", ") + k.name;
+    const bool full = k.name == request_.function;
+    if (!full && k.kernel->function->name != request_.function) continue;
+    // Of several definitions of one full name the last would be the function's.
+    if (full) called = 0;
+    found = &k;
+    ++called;
+  }
+  if (!found || called != 1) return false;
+  Module *scope = e_.scopeOfNested(module_, *found);
+  Value *v = scope->globals.find(found->kernel->function->name);
+  if (c_.error || !v || v->kind != Kind::Function || !v->o->jit) return false;
+  module_ = scope;
+  fn_ = v->o;
+  return true;
+}
+
 Status Compilation::findKernel() {
   module_ = e_.module(request_.path);
   if (!module_) return takeError(c_);
@@ -45,6 +68,7 @@ Status Compilation::findKernel() {
     fn_ = own[0];
     return Status::ok();
   }
+  if (own.empty() && findNested(names)) return Status::ok();
   return fail(diag::TrFunctionNotFound, {request_.path, 0, 0, {}}, request_.path, request_.function,
               names.empty() ? "no @triton.jit function" : names);
 }

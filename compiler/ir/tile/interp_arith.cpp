@@ -445,6 +445,14 @@ private:
 } // namespace
 
 bool Machine::executeElementwise(Operation *op, bool &known) {
+  if (tt::ElementwiseInlineAsmOp assembly = dyn_cast<tt::ElementwiseInlineAsmOp>(op); assembly && assembly.ordersLaunches()) {
+    for (Value result : op->getResults()) {
+      RankedTensorType type = dyn_cast<RankedTensorType>(result.getType());
+      set(result, Lanes(type ? static_cast<size_t>(type.getNumElements()) : 1));
+    }
+    known = true;
+    return true;
+  }
   if (op->getNumOperands() == 0 || op->getNumResults() == 0 || op->getNumRegions() != 0) return true;
   return Elementwise(*this, op).run(known);
 }

@@ -114,6 +114,13 @@ LogicalResult ElementwiseInlineAsmOp::verify() {
   return success();
 }
 
+bool ElementwiseInlineAsmOp::ordersLaunches() {
+  if (getNumOperands() != 0) return false;
+  StringRef instruction = getAsmString().split("//").first.trim();
+  instruction.consume_back(";");
+  return instruction == "griddepcontrol.wait" || instruction == "griddepcontrol.launch_dependents";
+}
+
 static void instructionEffects(bool pure,
                                SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
   if (pure) return;

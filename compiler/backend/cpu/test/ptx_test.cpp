@@ -205,6 +205,25 @@ TEST(Ptx, AResultMayStartAsAnOperand) {
   for (size_t i = 0; i < 64; ++i) ASSERT_EQ(out[i], x[i] + y[i]);
 }
 
+// As libraries overlap launches on a GPU (programmatic dependent launch): here one follows the other.
+TEST(Ptx, OrderOfLaunchesIsNothing) {
+  Kernel k(R"(module {
+  tt.func public @dependent(%p: !tt.ptr<i32>) {
+    %0 = tt.elementwise_inline_asm "griddepcontrol.wait; // dummy $0" {constraints = "=r", packed_element = 1 : i32, pure = false} -> i32
+    %1 = tt.load %p : !tt.ptr<i32>
+    %2 = arith.addi %1, %1 : i32
+    tt.store %p, %2 : !tt.ptr<i32>
+    %3 = tt.elementwise_inline_asm "griddepcontrol.launch_dependents; // dummy $0" {constraints = "=r", packed_element = 1 : i32, pure = false} -> i32
+    tt.return
+  }
+})",
+           runnableLevels()[0]);
+  ASSERT_TRUE(k.ok()) << k.error;
+  int32_t v = 21;
+  k.run({pointer(&v)}, 1);
+  EXPECT_EQ(v, 42);
+}
+
 TEST(Ptx, ConstraintsFitWhatTheyTake) {
   auto changed = [](const std::string &from, const std::string &to) {
     std::string text = kPacked;

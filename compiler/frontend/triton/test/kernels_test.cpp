@@ -275,6 +275,30 @@ def f(x):
   EXPECT_TRUE(holds(compileText(source, r), "__nv_rsqrtf")) << compileText(source, r);
 }
 
+// As linear attention chooses the precision of a product: by what Triton's active target says.
+TEST(Kernels, AskWhatTheyRunOn) {
+  const char *source = R"(
+import torch
+import triton
+import triton.language as tl
+from torch._inductor.runtime.triton_helpers import libdevice, math as tl_math
+WIDE = tl.constexpr(1)
+if torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= 9:
+    WIDE = tl.constexpr(7)
+MINOR: tl.constexpr = torch.cuda.get_device_capability(0)[1]
+@triton.jit
+def f(x):
+    tl.store(x, WIDE)
+    tl.store(x + 1, MINOR + 3)
+    tl.store(x + 2, tl_math.abs(libdevice.rint(tl.load(x).to(tl.float32))).to(tl.int32))
+)";
+  KernelRequest r;
+  r.signature = "*i32";
+  r.function = "f";
+  const std::string text = compileText(source, r);
+  EXPECT_TRUE(holds(text, "arith.constant 7") && holds(text, "arith.constant 3") && holds(text, "__nv_rintf")) << text;
+}
+
 // As vLLM keeps a kernel beside what launches it.
 TEST(Kernels, StandInClasses) {
   const char *source = R"(
@@ -302,6 +326,53 @@ class B:
   EXPECT_TRUE(holds(compileText(source, r), "3.000000e+00")) << compileText(source, r);
   r.function = "kernel";
   EXPECT_TRUE(holds(compileText(source, r), "it defines: A.kernel, A.other, B.kernel")) << compileText(source, r);
+}
+
+// As tests and factories write them: what the function defines before is in reach, what a call decides is not known.
+TEST(Kernels, StandInFunctions) {
+  const char *source = R"(
+import triton
+SCALE = 3.0
+def make(dtype, n):
+    import triton.language as tl
+    SCALE = tl.constexpr(4.0)
+    @triton.jit
+    def twice(v):
+        return v * 2.0
+    if n > 3:
+        with open("x") as f:
+            @triton.jit
+            def kernel(x, B: tl.constexpr = 16):
+                tl.store(x + tl.arange(0, B), twice(SCALE))
+    else:
+        @triton.jit
+        def needs(x):
+            tl.store(x, n)
+    return kernel
+class Case:
+    def test(self):
+        import triton.language as tl
+        @triton.jit
+        def kernel(x):
+            tl.store(x, 5.0)
+        kernel[(1, )](self.x)
+        @triton.jit
+        def alone(x):
+            tl.store(x, 6.0)
+)";
+  KernelRequest r;
+  r.signature = "*fp32";
+  r.function = "make.kernel";
+  EXPECT_TRUE(holds(compileText(source, r), "dense<8.000000e+00> : tensor<16xf32>")) << compileText(source, r);
+  r.function = "Case.test.kernel";
+  EXPECT_TRUE(holds(compileText(source, r), "5.000000e+00")) << compileText(source, r);
+  r.function = "alone";
+  EXPECT_TRUE(holds(compileText(source, r), "6.000000e+00")) << compileText(source, r);
+  r.function = "make.needs";
+  EXPECT_TRUE(holds(compileText(source, r), "a parameter of the function 'make' around the kernel")) << compileText(source, r);
+  r.function = "kernel";
+  EXPECT_TRUE(holds(compileText(source, r), "it defines: make.twice, make.kernel, make.needs, Case.test.kernel, Case.test.alone"))
+      << compileText(source, r);
 }
 
 // What cannot be decided at compile time leaves no value that may be the wrong one.
@@ -333,6 +404,14 @@ try:
 except ImportError:
     FOUND: tl.constexpr = 7
 NONE: tl.constexpr = device is None
+EITHER = tl.constexpr(3) if device.is_large() else 3
+ONE = tl.constexpr(3) if device.is_large() else 4
+@triton.jit
+def either(x):
+    store(x, EITHER)
+@triton.jit
+def one(x):
+    store(x, ONE)
 @triton.jit
 def side(x):
     store(x, SIDE)
@@ -348,12 +427,14 @@ def known(x):
 )";
   KernelRequest r;
   r.signature = "*i32";
-  for (const char *unknown : {"side", "later", "none"}) {
+  for (const char *unknown : {"side", "later", "none", "one"}) {
     r.function = unknown;
     EXPECT_TRUE(holds(compileText(source, r), "E1003")) << compileText(source, r);
   }
   r.function = "known";
   EXPECT_TRUE(holds(compileText(source, r), "arith.constant 12")) << compileText(source, r);
+  r.function = "either";
+  EXPECT_TRUE(holds(compileText(source, r), "arith.constant 3")) << compileText(source, r);
 }
 
 // A package whose modules import one another, as vLLM's do. Python enters it by __init__ and so by helpers; whichever module Neso enters
