@@ -484,8 +484,38 @@ def sizes_of_a_run():
     ]
 
 
+def filled_diagonals():
+    """Diagonals of more than two dimensions, and those that go on below the square part of a tall matrix."""
+    def go_on(x, y):
+        y.fill_diagonal_(7, wrap=True)
+        return x.clone().fill_diagonal_(5, wrap=True), (y * 2).t().contiguous().fill_diagonal_(-1, wrap=True), y + 1
+    cubes = lambda x, y, z: ((x + 1).fill_diagonal_(5.5), y.clone().fill_diagonal_(9), z.clone().fill_diagonal_(2))  # noqa: E731
+    no_form = "torch has no functional form of it"
+    return [c("going_on", go_on, "f32 8x3", "f32 11x2"), c("going_on_short", go_on, "f32 4x3", "f32 3x7"), c("cubes", cubes, "f32 3x3x3", "i64 2x2x2x2", "f32 1x1x1", raw_only=no_form)]
+
+
+def pairs():
+    """What a number of rows that only a run knows decides: pairs of rows, products of complex numbers."""
+    rows = {0: torch.export.Dim("m", min=3, max=64)}
+    any_rows = {0: torch.export.Dim("any", min=0, max=64)}
+    distances = lambda x: (torch.nn.functional.pdist(x), torch.nn.functional.pdist(x, 1.0), torch.nn.functional.pdist(x, float("inf")), torch.nn.functional.pdist(x, 0.0))  # noqa: E731
+    return [
+        c("distances", distances, "f32 5x3"), c("distances_of_two", distances, "f64 2x3"), c("distances_of_one", distances, "f32 1x3"),
+        c("distances_any", distances, "f32 5x3", more=[["f32 3x3"], ["f32 23x3"]], dynamic=(rows,)),
+        c("products_any", lambda x: (x.prod(0), x.sum(1).prod(), x.prod(), x.prod(1)), "c64 4x3", more=[["c64 9x3"], ["c64 1x3"], ["c64 0x3"]], dynamic=(any_rows,)),
+    ]
+
+
+def beside_gaps():
+    """as_strided_scatter of what does not lie densely: what is written between its elements is not seen."""
+    def put(x, y, s):
+        return (torch.as_strided_scatter((x + 1)[:, ::2], s, (2, 2), (6, 1), 0), torch.as_strided_scatter((x * 2)[1:, 1:4].t(), s, (2, 2), (7, 3), x.shape[1] + 1),
+                torch.as_strided_scatter(y[:, 0], s[0], (2,), (y.shape[1] * 3,), y.shape[1]))
+    return [c("put", put, "f32 4x6", "f32 6x5", "f32 2x2")]
+
+
 def groups():
-    result = {f.__name__: f() for f in (complex_views, numbers, integer_limits, empty, behind_the_end, from_the_end, one_place, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, unannotated_views, odd_calls, parts, memory_views, sizes_of_a_run)}
+    result = {f.__name__: f() for f in (complex_views, numbers, integer_limits, empty, behind_the_end, from_the_end, one_place, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, unannotated_views, odd_calls, parts, memory_views, sizes_of_a_run, filled_diagonals, pairs, beside_gaps)}
     for name, group in result.items():
         names = [case.name for case in group]
         assert len(set(names)) == len(names), f"{name}: two cases of one name"

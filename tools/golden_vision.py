@@ -92,5 +92,44 @@ def resized_bytes():
     ]
 
 
+def resized_by_decimals():
+    """Sizes times decimal factors, of which Python computes the product in double precision and cuts it off: 0.7 * 130 is less than 91."""
+    def every(factor, modes=("nearest", "bilinear", "bicubic", "area", "nearest-exact")):
+        return lambda x: tuple(F.interpolate(x, scale_factor=factor, mode=mode) for mode in modes)
+    rows, columns = torch.export.Dim("rows", min=4, max=400), torch.export.Dim("columns", min=4, max=400)
+
+    def case(name, factor, **more):
+        return c(name, every(factor, **more), "f32 1x1x10x11", more=[["f32 1x1x20x30"], ["f32 1x1x130x7"], ["f32 1x1x5x64"]], dynamic=({2: rows, 3: columns},))
+    return [case("smaller", 0.7), case("larger", 1.4, modes=("nearest", "bilinear")), case("more_than_twice", 2.3, modes=("bilinear",)), case("apart", (0.57, 1.15), modes=("nearest", "bilinear")),
+            c("computed_again", lambda x: F.interpolate(x, scale_factor=0.7, mode="bilinear", recompute_scale_factor=True), "f32 1x1x10x11", more=[["f32 1x1x130x30"]], dynamic=({2: rows, 3: columns},))]
+
+
+def grid_gradients():
+    """Gradients of grid_sample with respect to the image and to the grid: every interpolation and padding."""
+    def backward(mode, padding, align, mask=(True, True), spatial=2):
+        call = torch.ops.aten.grid_sampler_2d_backward if spatial == 2 else torch.ops.aten.grid_sampler_3d_backward
+        return lambda dy, x, grid: tuple(g for g, wanted in zip(call(dy, x, grid * 1.3, mode, padding, align, list(mask)), mask) if wanted)
+    flat, deep = ("f32 2x3x4x3", "f32 2x3x5x6", "f32 2x4x3x2"), ("f32 2x2x3x2x4", "f32 2x2x4x5x3", "f32 2x3x2x4x3")
+    modes = ["linear", "nearest", "cubic"]
+    found = [c(f"{modes[m]}_{['zeros', 'border', 'reflection'][p]}{'_aligned' * a}", backward(m, p, bool(a)), *flat) for m in range(3) for p in range(3) for a in range(2) if (m, a) != (1, 1)]
+    found += [c(f"deep_{modes[m]}_{p}", backward(m, p, p == 1, spatial=3), *deep) for m in range(2) for p in range(3)]
+    return found + [c("of_the_grid", backward(0, 0, False, (False, True)), *flat), c("of_f64", backward(2, 2, False), "f64 1x1x4x3", "f64 1x1x5x6", "f64 1x4x3x2")]
+
+
+def bag_gradients():
+    """Gradients of the weights of embedding bags and embeddings."""
+    def bags(mode, by_frequency=False, padding=-1, scaled=False):
+        def run(w, dy, scale):
+            index, starts, each = torch.tensor([1, 2, 4, 5, 4, 3, 2, 9, 4]), torch.tensor([0, 4, 4, 7]), scale if scaled else None
+            _, bag_of, sizes, most = torch.ops.aten._embedding_bag(w, index, starts, by_frequency, mode, False, each, False, padding)
+            return torch.ops.aten._embedding_bag_dense_backward(dy, index, torch.tensor([0, 0, 0, 0, 2, 2, 2, 3, 3]), sizes, most, 10, by_frequency, mode, each, padding)
+        return run
+    given = ("f32 10x3", "f32 4x3", "f32 9")
+    return [
+        c("greatest", bags(2), *given), c("greatest_padded", bags(2, padding=4), *given), c("sums", bags(0), *given), c("sums_scaled", bags(0, scaled=True, padding=2), *given), c("sums_by_frequency", bags(0, True), *given), c("means", bags(1, padding=4), *given),
+        c("rows_by_frequency", lambda dy, index: torch.ops.aten.embedding_dense_backward(dy, index, 6, 2, True), "f32 3x4x2", "i64 3x4 <6"),
+    ]
+
+
 def groups():
-    return {"boxes": box_groups(), "deformed": deformed(), "kept_boxes": kept_boxes(), "resized_bytes": resized_bytes()}
+    return {"resized_by_decimals": resized_by_decimals(), "grid_gradients": grid_gradients(), "bag_gradients": bag_gradients(), "boxes": box_groups(), "deformed": deformed(), "kept_boxes": kept_boxes(), "resized_bytes": resized_bytes()}

@@ -1,5 +1,6 @@
 // Reads size expressions as torch writes them, and expressions as the IRs print them. A whitelisted grammar: names of
 // sympy and torch.utils._sympy.functions, Python operators.
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <cstdlib>
@@ -249,39 +250,58 @@ private:
   // Fractions (scale factors of interpolate) occur below a rounding function only. While one is open, 1/d stands in the
   // expression as a symbol.
   static constexpr int64_t kMaxDenominator = int64_t(1) << 20;
-  static std::optional<int64_t> denominatorOf(Symbol symbol) {
+  enum class To { Floor, Ceil, Nearest };
+  std::optional<int64_t> denominatorOf(Symbol symbol) const {
     if (symbol.kind() != Symbol::Kind::Fraction) return std::nullopt;
-    return static_cast<int64_t>(symbol.number() & ~(kRoundedDown | kRoundedUp | kDecimal));
+    return isDecimal(symbol) ? decimalOf(symbol).denominator : static_cast<int64_t>(symbol.number());
   }
   // Python multiplies a size n by a decimal fraction in double precision: fl(fl(a / b) n). That lies within 2^-52 of a n / b, relatively, so it has the same
-  // floor and ceiling while a n < 2^52, but where a n / b is whole: there fl(a / b) may lead to the next number below or above. It leads to the whole number
-  // itself if fl(a / b) is off by 2^-54 at most, relatively (half of what separates the whole number from its neighbour, which is nearest below a power of two).
-  // Which way it is off by more stands beside the denominator. So much holds of one product alone, and of n up to 2^34: a is below 2^18.
-  static constexpr size_t kDecimal = size_t(1) << 24, kRoundedDown = size_t(1) << 25, kRoundedUp = size_t(1) << 26;
+  // floor and ceiling while a n < 2^52, but where t = a n / b is whole: there it is t or the next number below or above. With fl(a / b) = m 2^(e - 53) and
+  // off = a 2^(53 - e) - m b it is off from t by (off 2^e / a) t 2^-53, which takes it to the neighbour if that is more than half of the step to there. The step
+  // below is 2^(E - 52) for 2^E < t <= 2^(E + 1), the one above for 2^E <= t < 2^(E + 1); two as near do not occur but with an even t. So much holds of one
+  // product alone, and of n up to 2^34: a is below 2^18.
+  struct Decimal {
+    double value;
+    int64_t numerator, denominator, off;
+    int exponent;
+  };
+  static constexpr size_t kDecimal = size_t(1) << 24;
   static constexpr int64_t kMaxDecimal = 1 << 14;
   static bool isDecimal(Symbol symbol) { return symbol.kind() == Symbol::Kind::Fraction && (symbol.number() & kDecimal) != 0; }
+  const Decimal &decimalOf(Symbol symbol) const { return decimals_[symbol.number() & ~kDecimal]; }
   static bool hasDecimal(Expr e) {
     const auto symbols = symbolsOf(e);
     return std::any_of(symbols.begin(), symbols.end(), isDecimal);
   }
   /// value, of the least denominator that gives it.
-  static std::optional<Expr> decimal(double value) {
+  std::optional<Expr> decimal(double value) {
     if (!(value > 0 && value < 16)) return std::nullopt;
     for (int64_t b = 3; b <= kMaxDecimal; ++b) {
       const int64_t a = std::llround(value * static_cast<double>(b));
       if (a == 0 || static_cast<double>(a) / static_cast<double>(b) != value) continue;
-      // value = m 2^(e - 53): how far from a / b, in units of 2^(e - 53) / b.
       int e = 0;
       const auto m = static_cast<int64_t>(std::ldexp(std::frexp(value, &e), 53));
-      const __int128 exact = static_cast<__int128>(a) << (53 - e), off = exact - static_cast<__int128>(m) * b;
-      size_t number = static_cast<size_t>(b) | kDecimal;
-      if (off > exact >> 54) number |= kRoundedDown;
-      if (-off > exact >> 54) number |= kRoundedUp;
-      return Expr(a) * Symbol::of(Symbol::Kind::Fraction, number);
+      const __int128 off = (static_cast<__int128>(a) << (53 - e)) - static_cast<__int128>(m) * b;
+      decimals_.push_back({value, a, b, static_cast<int64_t>(off), e});
+      return Expr(a) * Symbol::of(Symbol::Kind::Fraction, kDecimal | (decimals_.size() - 1));
     }
     return std::nullopt;
   }
-  static bool hasFraction(Expr e) {
+  /// What the double of the decimal times a whole number is beside the fraction, where scaled = b t is the number times a: -1, 0 or 1, rounded down or up.
+  static Expr strays(const Decimal &d, Expr scaled, To to) {
+    const bool below = d.off > 0;
+    const int64_t off = below ? d.off : -d.off;
+    // The share of a step is off 2^e t / (a 2^E), at most 1 for E = 0 and t = 1; a step is halved below a power of two.
+    const __int128 share = static_cast<__int128>(off) << 20, whole = static_cast<__int128>(d.numerator) << (20 - d.exponent);
+    if (below != (to == To::Floor) || 2 * share <= whole) return 0;
+    const Expr t = floorDiv(scaled, d.denominator);
+    Expr exponent = 0; // of two: E, and one more where it is rounded down
+    for (int k = below ? 0 : 1; k < 38; ++k) exponent = exponent + (below ? lt(int64_t{1} << k, t) : le(int64_t{1} << k, t));
+    const int up = std::max(d.exponent, 0), down = std::max(-d.exponent, 0);
+    const Expr taken = lt(pow(2, exponent) * Expr(d.numerator << down), t * Expr((off << up) * (below ? 2 : 1)));
+    return where(logicalAnd(eq(mod(scaled, d.denominator), 0), taken), below ? -1 : 1, 0);
+  }
+  bool hasFraction(Expr e) const {
     for (Symbol s : symbolsOf(e))
       if (denominatorOf(s)) return true;
     return false;
@@ -289,7 +309,6 @@ private:
   static Expr over(Expr e, int64_t denominator) {
     return e * Symbol::of(Symbol::Kind::Fraction, static_cast<size_t>(denominator));
   }
-  enum class To { Floor, Ceil, Nearest };
   /// e as a whole number; torch rounds sizes, which are not negative, so truncation is floor. The nearest of two is the even one.
   std::optional<Expr> rounded(Expr e, To to) {
     int64_t denominator = 1;
@@ -297,11 +316,11 @@ private:
       std::optional<int64_t> d = denominatorOf(s);
       if (!d) continue;
       std::optional<Affine> f = affineIn(e, s);
-      if (f && isDecimal(s) && (!f->rest.isConst(0) || to == To::Nearest || (s.number() & (to == To::Ceil ? kRoundedUp : kRoundedDown))))
-        return error("a number with too fine a fraction");
+      if (f && isDecimal(s) && (!f->rest.isConst(0) || to == To::Nearest)) return error("a number with too fine a fraction");
       if (!f || __builtin_mul_overflow(denominator, *d, &denominator) || denominator > kMaxDenominator)
         return error("a number with too fine a fraction");
       e = f->coefficient + f->rest * Expr(*d);
+      if (isDecimal(s)) return (to == To::Ceil ? ceilDiv(e, *d) : floorDiv(e, *d)) + strays(decimalOf(s), e, to);
     }
     if (denominator == 1) return e;
     if (to == To::Nearest) {
@@ -425,6 +444,7 @@ private:
   const SymbolResolver *resolve_ = nullptr;
   size_t pos_ = 0;
   int depth_ = 0;
+  std::vector<Decimal> decimals_;
   std::string why_;
 };
 

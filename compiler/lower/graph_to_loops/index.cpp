@@ -529,6 +529,60 @@ static Tensors embeddingBag(OpCall &o) {
   return bagRecords(o, y, index, offsets, bags, lens, firsts, mode);
 }
 
+/// How often each of `rows` rows is named.
+static Tensor timesNamed(OpCall &o, const Tensor &index, Expr rows) {
+  const Strided w = o.ctx.allocate(DType::I32, {rows});
+  o.ctx.store(full(o.ctx, {rows}, DType::I32, 0), w);
+  o.ctx.scatter(
+      index.sizes(),
+      [&](BodyBuilder &b, const Index &i) { return Lowering::ScatterItem{{b.indirect(index.at(b, i), rows, false, true)}, b.constantInt(DType::I32, 1), {}}; },
+      w, DType::I32, StoreMode::AtomicAdd);
+  return Tensor::strided(o.ctx, DType::I32, {rows}, w);
+}
+
+/// The gradient of an embedding bag's weight. Each index gives its bag's gradient to its row; of greatest values the index that has it, if the bag has any.
+static Tensors embeddingBagGradient(OpCall &o) {
+  const Tensor g = o.t("grad").reused(), index = o.t("indices").reused(), bagOf = o.t("offset2bag"), sizeOf = o.t("bag_size"), most = o.t("maximum_indices"), per = o.opt("per_sample_weights");
+  const int64_t mode = o.integer("mode", 0), padding = o.integer("padding_idx", -1);
+  const Expr rows = o.out().sizes[0], bags = g.size(0);
+  const DType acc = computeType(g.dtype());
+  const Strided w = o.ctx.allocate(acc, o.out().sizes);
+  o.ctx.store(full(o.ctx, o.out().sizes, acc, 0), w);
+  if (mode == 2) {
+    o.ctx.scatter(
+        g.sizes(),
+        [&](BodyBuilder &b, const Index &i) {
+          const Val some = ne(sizeOf.at(b, {i[0]}), 0.0);
+          Index at;
+          const Val value = b.masked(
+              some,
+              [&] {
+                at = {b.indirect(most.at(b, i), rows, false, true), i[1]};
+                return b.cast(g.at(b, i), acc);
+              },
+              b.constant(acc, 0));
+          return Lowering::ScatterItem{at, value, some};
+        },
+        w, acc, StoreMode::AtomicAdd);
+    return {cast(Tensor::strided(o.ctx, acc, o.out().sizes, w), g.dtype())};
+  }
+  if (!o.ctx.equal(bagOf.numel(), index.numel())) return o.fail("it is not told which bag each index is of");
+  const Tensor times = o.flag("scale_grad_by_freq") ? timesNamed(o, index, rows) : Tensor();
+  o.ctx.scatter(
+      {index.size(0), g.size(1)},
+      [&](BodyBuilder &b, const Index &i) {
+        const Val named = b.cast(index.at(b, {i[0]}), DType::I64), counts = padding < 0 ? b.isTrue() : ne(named, static_cast<double>(padding));
+        const Expr row = b.indirect(named, rows, false, true), bag = b.indirect(bagOf.at(b, {i[0]}), bags, false, true);
+        Val value = b.cast(g.at(b, {bag, i[1]}), acc);
+        if (mode == 1) value = value / b.cast(vmax(sizeOf.at(b, {bag}), num(sizeOf.at(b, {bag}), 1)), acc);
+        if (per.valid()) value = value * b.cast(per.at(b, {i[0]}), acc);
+        if (times.valid()) value = value / b.cast(times.at(b, {row}), acc);
+        return Lowering::ScatterItem{{row, i[1]}, value, padding < 0 ? Val() : counts};
+      },
+      w, acc, StoreMode::AtomicAdd);
+  return {cast(Tensor::strided(o.ctx, acc, o.out().sizes, w), g.dtype())};
+}
+
 static Tensors maxUnpool(OpCall &o) {
   Tensor x = o.t("self"), index = o.t("indices");
   Sizes outSizes = o.out().sizes;
@@ -627,6 +681,7 @@ static void addEmbeddings(OpTable &t) {
   t.add("embedding.default", embeddingOp);
   t.add("embedding_bag.default embedding_bag.padding_idx _embedding_bag.default _embedding_bag_forward_only.default",
         embeddingBag);
+  t.add("_embedding_bag_dense_backward.default", embeddingBagGradient);
   t.add("max_unpool2d.default max_unpool3d.default", maxUnpool);
   t.add("one_hot.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
@@ -641,9 +696,9 @@ static void addEmbeddings(OpTable &t) {
   t.add("embedding_dense_backward.default", [](OpCall &o) -> Tensors {
     Tensor g = o.t("grad_output"), index = o.t("indices");
     int64_t padding = o.integer("padding_idx", -1);
-    if (o.flag("scale_grad_by_freq")) return o.fail("scaling by frequency is not supported");
     Expr n = index.numel(), width = g.size(-1);
     Tensor src = reshape(g, {n, width}), at = flatten(index);
+    if (o.flag("scale_grad_by_freq")) src = cast(div(src, unsqueeze(indexSelect(timesNamed(o, at, o.out().sizes[0]), 0, at), 1)), g.dtype());
     if (padding >= 0) {
       Tensor keep = binary(OpKind::Ne, unsqueeze(at, 1), scalarInt(o.ctx, padding));
       src = where(keep, src, full(o.ctx, {}, g.dtype(), 0));

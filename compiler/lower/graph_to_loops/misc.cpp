@@ -1,6 +1,7 @@
 // Operators made of others that fit no other family.
 #include <cmath>
 
+#include "lower/graph_to_loops/bisect.h"
 #include "lower/graph_to_loops/linalg.h"
 #include "lower/graph_to_loops/op_call.h"
 
@@ -380,6 +381,23 @@ static void addPointwiseGradients(OpTable &t) {
   });
 }
 
+/// Distances of each row from every row behind it. Pair k is of row i, before which there are i (2 n - i - 1) / 2 pairs, and the (k - those)-th row behind it.
+static Tensors pairwiseDistances(OpCall &o) {
+  const Tensor x = source(o.t("self"));
+  const Expr n = x.size(0);
+  const Sizes pairs{o.out().sizes[0]};
+  if (pairs[0].isConst(0)) return {full(o.ctx, {Expr(0)}, x.dtype(), 0)};
+  auto before = [n](Expr i) { return floorDiv(i * (2 * n - i - 1), 2); };
+  const Tensor row = Tensor::lazy(o.ctx, DType::I64, pairs, [=](BodyBuilder &b, const Index &k) {
+    return bisect(b, [&](Expr at) { return b.index(before(at)); }, n, b.index(k[0]), true) - 1.0;
+  }).realize();
+  const Tensor other = Tensor::lazy(o.ctx, DType::I64, pairs, [=](BodyBuilder &b, const Index &k) {
+    const Expr i = b.indirect(row.at(b, k), n, false, false);
+    return b.index(k[0] - before(i) + i + 1);
+  }).realize();
+  return {vectorNorm(sub(indexSelect(x, 0, row), indexSelect(x, 0, other)), o.number("p", 2), {-1}, false, x.dtype())};
+}
+
 void addMisc(OpTable &t) {
   addFloatsOfSizes(t);
   addSeries(t);
@@ -420,22 +438,7 @@ void addMisc(OpTable &t) {
                          [exponent](std::span<const Val> v) { return v[0].b->cast(exponent(v[0]), DType::I32); });
     return {m, e};
   });
-  t.add("pdist.default _pdist_forward.default", [](OpCall &o) -> Tensors {
-    Tensor x = source(o.t("self"));
-    std::optional<int64_t> n = x.size(0).asConst();
-    if (!n) return o.fail("the number of rows must be constant");
-    std::vector<int64_t> a, b;
-    for (int64_t i = 0; i < *n; ++i)
-      for (int64_t j = i + 1; j < *n; ++j) a.push_back(i), b.push_back(j);
-    if (a.empty()) return {full(o.ctx, {Expr(0)}, x.dtype(), 0)};
-    auto constant = [&](const std::vector<int64_t> &v) {
-      std::vector<uint8_t> bytes(v.size() * 8);
-      std::copy(v.begin(), v.end(), reinterpret_cast<int64_t *>(bytes.data()));
-      return o.ctx.addConstant(DType::I64, {Expr(static_cast<int64_t>(v.size()))}, std::move(bytes));
-    };
-    return {vectorNorm(sub(indexSelect(x, 0, constant(a)), indexSelect(x, 0, constant(b))), o.number("p", 2), {-1},
-                       false, x.dtype())};
-  });
+  t.add("pdist.default _pdist_forward.default", pairwiseDistances);
   addLinalg(t);
   t.onComplex(OnComplex::Own, "diff trapezoid trapz cumulative_trapezoid isreal sum_to_size cartesian_prod combinations linalg_norm linalg_matrix_norm nonzero_static");
   t.onComplex(OnComplex::Parts, "diagflat _chunk_cat im2col col2im");

@@ -124,8 +124,11 @@ Tensor complexProduct(const Tensor &x, const Dims &dims, bool keepdim) {
   Tensor rows = reshape(permute(x, order), sizes);
   const std::optional<int64_t> count = sizes.back().asConst();
   if (!count) {
-    x.ctx().refuse("the number of complex factors must be constant");
-    return s.restore(full(x.ctx(), s.kept, x.dtype(), 1), keepdim);
+    // A one in front, so that there is a last product of no factors, too.
+    Sizes front = s.kept;
+    front.push_back(1);
+    const Tensor factors = concat({full(x.ctx(), front, x.dtype(), 1), rows}, -1);
+    return s.restore(select(scanByDoubling(factors, -1, mul), -1, sizes.back()), keepdim);
   }
   if (*count == 0) return s.restore(full(x.ctx(), s.kept, x.dtype(), 1), keepdim);
   for (int64_t n = *count; n > 1; n = (n + 1) / 2) {

@@ -1,4 +1,4 @@
-// Resampling: upsample_* and grid_sampler.
+// Resampling: upsample_* and affine grids.
 #include "lower/graph_to_loops/resize.h"
 
 #include <cmath>
@@ -113,6 +113,13 @@ std::array<Val, 4> cubicWeights(Val f) {
   return {outer(f + 1.0), inner(f), inner(1.0 - f), outer(2.0 - f)};
 }
 
+std::array<Val, 4> cubicSlopes(Val f) {
+  const double A = -0.75;
+  auto inner = [A](Val t) { return (t * (3 * (A + 2)) - 2 * (A + 3)) * t; };
+  auto outer = [A](Val t) { return (t * (3 * A) - 10 * A) * t + 8 * A; };
+  return {outer(f + 1.0), inner(f), -inner(1.0 - f), -outer(2.0 - f)};
+}
+
 std::vector<Tap> cubicTaps(BodyBuilder &b, const Axis &a, Expr i, bool align, DType c) {
   Val s = scaleOf(b, a, align, c), pos = b.index(i, c);
   Val p = align ? pos * s : (pos + 0.5) * s - 0.5, base = un(OpKind::Floor, p), k = b.cast(base, DType::I64);
@@ -148,149 +155,6 @@ static Tensors bicubic(OpCall &o) {
     return b.cast(total, computeType(x.dtype()));
   });
   return {r.withOrder(x.order())};
-}
-
-namespace {
-
-/// What is sampled, and how; copied into the body that it makes. Interpolation and padding as ATen numbers them.
-struct Grid {
-  enum Mode : int64_t { Linear, Nearest, Cubic };
-  enum Padding : int64_t { Zeros, Border, Reflection };
-  Tensor x, grid;
-  int64_t mode, padding;
-  bool align; // corners
-  DType c;    // computed in
-  Sizes in;   // of the image
-
-  size_t spatial() const { return in.size(); }
-  Val at(BodyBuilder &b, const Index &i) const;
-
-private:
-  /// Of one output element: the sampled position and the image's size along each dimension.
-  struct Place {
-    const Index &i;
-    std::vector<Val> pos, size;
-  };
-  Place placeOf(BodyBuilder &b, const Index &i) const;
-  Val settle(Val p, Val n) const;
-  Val sample(BodyBuilder &b, const Place &p, const std::vector<Val> &at) const;
-  Val nearest(BodyBuilder &b, const Place &p) const;
-  Val linear(BodyBuilder &b, const Place &p) const;
-  Val cubic(BodyBuilder &b, const Place &p) const;
-};
-
-/// v mirrored at both bounds, which are doubled, so that they are whole.
-Val reflect(Val v, Val twiceLow, Val twiceHigh) {
-  Val low = twiceLow / 2.0, span = (twiceHigh - twiceLow) / 2.0;
-  Val d = un(OpKind::Abs, v - low), extra = bin(OpKind::Fmod, d, span), flips = un(OpKind::Floor, d / span);
-  Val even = eq(bin(OpKind::Fmod, flips, num(flips, 2)), 0.0);
-  Val r = where(even, extra + low, span - extra + low);
-  return where(eq(span, 0.0), num(r, 0), r);
-}
-
-/// Where a position p of n elements is taken from, by the padding.
-Val Grid::settle(Val p, Val n) const {
-  if (padding == Border) p = vmin(vmax(p, num(p, 0)), n - 1.0);
-  if (padding == Reflection) {
-    p = align ? reflect(p, num(p, 0), (n - 1.0) * 2.0) : reflect(p, num(p, -1), n * 2.0 - 1.0);
-    p = vmin(vmax(p, num(p, 0)), n - 1.0);
-  }
-  return p;
-}
-
-Grid::Place Grid::placeOf(BodyBuilder &b, const Index &i) const {
-  Place place{i, std::vector<Val>(spatial()), std::vector<Val>(spatial())};
-  for (size_t d = 0; d < spatial(); ++d) {
-    Index g{i[0]};
-    g.insert(g.end(), i.begin() + 2, i.end());
-    // Coordinates come as x, y, z; dims are z, y, x.
-    g.push_back(static_cast<int64_t>(spatial() - 1 - d));
-    Val v = b.cast(grid.at(b, g), c), n = b.index(in[d], c);
-    place.size[d] = n;
-    // Rounded at each step as ATen does: which pixel is nearest depends on it.
-    auto r = [&](Val p) { return b.round(p, x.dtype()); };
-    Val p = align ? r(r(r(v + 1.0) / 2.0) * (n - 1.0)) : r(r(r(r(v + 1.0) * n) - 1.0) / 2.0);
-    place.pos[d] = mode != Cubic ? settle(p, n) : p;
-  }
-  return place;
-}
-
-/// The pixel at whole coordinates; 0 outside.
-Val Grid::sample(BodyBuilder &b, const Place &p, const std::vector<Val> &at) const {
-  Val ok = b.isTrue();
-  for (size_t d = 0; d < spatial(); ++d) ok = ok && at[d] >= 0.0 && at[d] < p.size[d];
-  return b.masked(
-      ok,
-      [&] {
-        Index j{p.i[0], p.i[1]};
-        for (size_t d = 0; d < spatial(); ++d) j.push_back(b.indirect(b.cast(at[d], DType::I64), in[d], false, false));
-        return b.cast(x.at(b, j), c);
-      },
-      b.constant(c, 0));
-}
-
-Val Grid::nearest(BodyBuilder &b, const Place &p) const {
-  std::vector<Val> at;
-  for (Val v : p.pos) at.push_back(un(OpKind::Round, v));
-  return sample(b, p, at);
-}
-
-/// The 2^spatial pixels around.
-Val Grid::linear(BodyBuilder &b, const Place &p) const {
-  Val total;
-  for (size_t corner = 0; corner < (size_t(1) << spatial()); ++corner) {
-    std::vector<Val> at;
-    Val w;
-    for (size_t d = 0; d < spatial(); ++d) {
-      Val lo = un(OpKind::Floor, p.pos[d]), f = p.pos[d] - lo;
-      bool high = corner >> (spatial() - 1 - d) & 1;
-      at.push_back(high ? lo + 1.0 : lo);
-      Val part = high ? f : 1.0 - f;
-      w = w.valid() ? w * part : part;
-    }
-    Val v = sample(b, p, at) * w;
-    total = total.valid() ? total + v : v;
-  }
-  return total;
-}
-
-/// The 4^spatial pixels around.
-Val Grid::cubic(BodyBuilder &b, const Place &p) const {
-  std::vector<std::array<Val, 4>> w;
-  std::vector<Val> base;
-  for (size_t d = 0; d < spatial(); ++d) {
-    base.push_back(un(OpKind::Floor, p.pos[d]));
-    w.push_back(cubicWeights(p.pos[d] - base[d]));
-  }
-  Val total;
-  for (size_t tap = 0; tap < (size_t(1) << (2 * spatial())); ++tap) {
-    std::vector<Val> at;
-    Val weight;
-    for (size_t d = 0; d < spatial(); ++d) {
-      const size_t k = tap >> (2 * (spatial() - 1 - d)) & 3;
-      at.push_back(settle(base[d] + (static_cast<double>(k) - 1), p.size[d]));
-      weight = weight.valid() ? weight * w[d][k] : w[d][k];
-    }
-    Val v = sample(b, p, at) * weight;
-    total = total.valid() ? total + v : v;
-  }
-  return total;
-}
-
-Val Grid::at(BodyBuilder &b, const Index &i) const {
-  const Place place = placeOf(b, i);
-  return mode == Nearest ? nearest(b, place) : mode == Linear ? linear(b, place) : cubic(b, place);
-}
-
-} // namespace
-
-static Tensors gridSample(OpCall &o, size_t spatial) {
-  Tensor x = source(o.t("input")), image = o.t("grid");
-  image.reused();
-  const Sizes in(x.sizes().begin() + 2, x.sizes().begin() + 2 + static_cast<int64_t>(spatial));
-  const Grid grid{x,  image, o.integer("interpolation_mode"), o.integer("padding_mode"), o.flag("align_corners"),
-                  computeType(x.dtype()), in};
-  return {Tensor::lazy(o.ctx, x.dtype(), o.out().sizes, [grid](BodyBuilder &b, const Index &i) { return grid.at(b, i); })};
 }
 
 /// Where the elements of images of `size` are taken from, by the affine map theta, in coordinates from -1 to 1 (x, y, z).
@@ -333,9 +197,7 @@ void addResize(OpTable &t) {
   t.add("_upsample_bilinear2d_aa_backward.default", [](OpCall &o) { return antialiasedGradient(o, false); });
   t.add("_upsample_bicubic2d_aa_backward.default", [](OpCall &o) { return antialiasedGradient(o, true); });
   t.add("affine_grid_generator.default", affineGrid);
-  t.add("grid_sampler.default", [](OpCall &o) { return gridSample(o, o.t("input").sizes().size() - 2); });
-  t.add("grid_sampler_2d.default cudnn_grid_sampler.default", [](OpCall &o) { return gridSample(o, 2); });
-  t.add("grid_sampler_3d.default", [](OpCall &o) { return gridSample(o, 3); });
+  addGridSample(t);
 }
 
 } // namespace neso::lower

@@ -31,12 +31,16 @@ struct Tap {
 /// The two pixels around output position i; one where nothing is resampled.
 std::vector<Tap> linearTaps(BodyBuilder &b, const Axis &a, Expr i, bool align, DType c);
 std::vector<Tap> cubicTaps(BodyBuilder &b, const Axis &a, Expr i, bool align, DType c);
-/// Weights of the four pixels around a position with fraction f (Keys, a = -0.75).
+/// Weights of the four pixels around a position with fraction f (Keys, a = -0.75), and how fast they change with it.
 std::array<Val, 4> cubicWeights(Val f);
+std::array<Val, 4> cubicSlopes(Val f);
 
 /// One dim after the other, by sums of neighbours (resize_separable.cpp): images of bytes, antialiased images and their gradients.
 Tensors resizeBytes(OpCall &o, const Tensor &x, bool cubic, bool antialiases);
 Tensors resizeAntialiased(OpCall &o, bool cubic);
 Tensors antialiasedGradient(OpCall &o, bool cubic);
+
+/// Images sampled where a grid says, and their gradients (grid_sample.cpp).
+void addGridSample(OpTable &t);
 
 } // namespace neso::lower

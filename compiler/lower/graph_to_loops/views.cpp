@@ -160,6 +160,19 @@ static std::optional<std::vector<int>> denseOrder(OpCall &o, const graph::Tensor
   return order;
 }
 
+/// How much memory elements with gaps take; nullopt: two of them may lie at one place.
+static std::optional<Expr> spanOf(OpCall &o, const graph::TensorType &type) {
+  Expr end = 1;
+  const std::vector<int> order = orderOfStrides(type.sizes, type.strides, o.ctx.facts);
+  for (size_t k = order.size(); k-- > 0;) {
+    const size_t d = static_cast<size_t>(order[k]);
+    if (type.sizes[d].isConst(1)) continue;
+    if (!o.ctx.facts.provablyLessEqual(end, type.strides[d])) return std::nullopt;
+    end = end + (max(type.sizes[d], 1) - 1) * type.strides[d];
+  }
+  return o.ctx.facts.simplify(end);
+}
+
 /// Behind the last element that strides reach, 0 if there is none; nullopt: that depends on the sizes.
 static std::optional<int64_t> endOf(const Sizes &sizes, const Sizes &strides, Expr offset) {
   Expr last = offset;
@@ -613,7 +626,18 @@ static void addScattersOfParts(OpTable &t) {
     Expr offset = o.expr("storage_offset", 0); // from where the operand begins (graph::readStorage)
     const graph::TensorType *type = o.typeOf("self");
     std::optional<std::vector<int>> order = type ? denseOrder(o, *type) : std::nullopt;
-    if (!order) return o.fail("its operand's elements do not lie one behind the other in memory, and what lies between them is not known");
+    if (!order) {
+      // In memory with the gaps that its operand has: nobody sees what is written there.
+      const std::optional<Expr> all = type ? spanOf(o, *type) : std::nullopt;
+      if (!all) return o.fail("several of its operand's elements lie at one place");
+      if (std::string why = stridesFault(o, *all, o.exprs("size"), strides, offset); !why.empty()) return o.fail(why);
+      const Strided memory = o.ctx.allocate(x.dtype(), {*all});
+      const Strided w{memory.buffer, memory.dtype, type->strides, 0};
+      o.ctx.store(full(o.ctx, {*all}, x.dtype(), 0), memory);
+      o.ctx.store(x, w);
+      o.ctx.store(s, {w.buffer, w.dtype, strides, offset});
+      return {Tensor::strided(o.ctx, x.dtype(), x.sizes(), w)};
+    }
     if (std::string why = stridesFault(o, x.numel(), o.exprs("size"), strides, offset); !why.empty()) return o.fail(why);
     Strided w = o.ctx.allocate(x.dtype(), x.sizes(), *order);
     o.ctx.store(x, w);

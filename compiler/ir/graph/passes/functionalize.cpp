@@ -498,16 +498,33 @@ Result<std::vector<ValueId>> Functionalizer::callFunctional(const Node &n, const
   return results;
 }
 
-/// fill_diagonal_ has no functional form in torch: of a matrix it is a diagonal of the number, put into the old contents.
+/// fill_diagonal_ has no functional form in torch: of a matrix it is a diagonal of the number, put into the old contents. Of more dims, which are all as long,
+/// and of a tall matrix whose diagonal goes on below the square part (wrap), it is each so many-th element.
 Result<ValueId> Functionalizer::fillDiagonal(const Node &n, const TensorType &type) {
-  if (type.rank() != 2) return unsupported(n, "it fills the diagonal of a tensor that is no matrix");
+  const bool *wrap = std::get_if<bool>(n.arg("wrap"));
+  TensorType part, flat;
+  part.dtype = flat.dtype = type.dtype, part.strides = flat.strides = {1};
+  auto numbers = [&](Expr count) {
+    part.sizes = {count};
+    return emit("aten.full.default", {sizeList(g_, part.sizes), *n.arg("fill_value"), type.dtype}, part, n, n.name + "_diagonal");
+  };
+  if (type.rank() < 2 || !wrap) return unsupported(n, "it fills the diagonal of a tensor that has none");
   const Expr rows = type.sizes[0], columns = type.sizes[1];
-  if (const bool *wrap = std::get_if<bool>(n.arg("wrap")); !wrap || (*wrap && !le(rows, columns + 1).isConst(1)))
-    return unsupported(n, "it goes on below the square part of the matrix (wrap)");
-  TensorType part;
-  part.dtype = type.dtype, part.sizes = {min(rows, columns)}, part.strides = {1};
-  const ValueId numbers = emit("aten.full.default", {sizeList(g_, part.sizes), *n.arg("fill_value"), type.dtype}, part, n, n.name + "_diagonal");
-  return emit("aten.diagonal_scatter.default", {n.args[0], numbers, int64_t(0), int64_t(0), int64_t(1)}, fresh(type), n, n.name + "_filled");
+  if (type.rank() == 2 && (!*wrap || le(rows, columns + 1).isConst(1)))
+    return emit("aten.diagonal_scatter.default", {n.args[0], numbers(min(rows, columns)), int64_t(0), int64_t(0), int64_t(1)}, fresh(type), n, n.name + "_filled");
+  // ATen counts in memory.
+  if (type.rank() == 2 && (type.strides[0] != columns || !type.strides[1].isConst(1))) return unsupported(n, "it goes on below the square part of a matrix that is not contiguous (wrap)");
+  Expr step = columns + 1, all = rows * columns;
+  if (type.rank() > 2) {
+    step = all = 1;
+    for (int64_t d = 0; d < type.rank(); ++d) step = d == 0 ? Expr(1) : step + all, all = all * rows;
+    for (Expr size : type.sizes)
+      if (size != rows) return unsupported(n, "it fills the diagonal of a tensor whose dimensions are not all as long");
+  }
+  flat.sizes = {all};
+  const ValueId row = emit("aten.reshape.default", {n.args[0], sizeList(g_, flat.sizes)}, flat, n, n.name + "_flat");
+  const ValueId filled = emit("aten.slice_scatter.default", {row, numbers(ceilDiv(all, step)), int64_t(0), int64_t(0), sizeArgument(g_, all), sizeArgument(g_, step)}, flat, n, n.name + "_stepped");
+  return emit("aten.reshape.default", {filled, sizeList(g_, type.sizes)}, fresh(type), n, n.name + "_filled");
 }
 
 Status Functionalizer::mutate(Node &n, const OpSchema &op) {

@@ -250,13 +250,13 @@ TEST(ParseExpr, FractionsBelowARounding) {
   // A size may be called as the fraction is printed.
   EXPECT_EQ(read("FloorToInt(Symbol('1/2'))"), Expr(Symbol::size("1/2")));
   for (const char *text :
-       {"Mul(Float('2.5'), Symbol('s0'))", "FloorToInt(Mul(Float('0.7'), Symbol('s0')))", "RoundToInt(Mul(Float('0.1'), Symbol('s0')))", "FloorToInt(Mul(Float('2.3'), Symbol('s0')))", "FloorToInt(Mul(Float('0.123456789'), Symbol('s0')))", "Float('x')",
+       {"Mul(Float('2.5'), Symbol('s0'))", "RoundToInt(Mul(Float('0.1'), Symbol('s0')))", "FloorToInt(Mul(Float('0.123456789'), Symbol('s0')))", "Float('x')",
         "FloorToInt(Add(Mul(Float('0.1'), Symbol('s0')), Integer(1)))", "FloorToInt(Mul(Integer(3), Float('0.1'), Symbol('s0')))", "FloorToInt(Mul(Integer(3), Mul(Float('0.1'), Symbol('s0'))))",
         "Float('1e400')", "Float('", "Max(Float('0.5'), Symbol('s0'))", "FloorToInt(Mul(Float('0.5'), Float('0.5')))"})
     EXPECT_FALSE(parseExpr(text)) << text;
 }
 
-// Python multiplies in double precision and cuts off; where no whole number of the fraction says the same for every size, it is refused.
+// Python multiplies in double precision and cuts off, which may lead to the next number beside a whole one.
 TEST(ParseExpr, DecimalFractionsAreThoseOfDoubles) {
   using namespace neso;
   int read = 0;
@@ -265,10 +265,10 @@ TEST(ParseExpr, DecimalFractionsAreThoseOfDoubles) {
       const double factor = static_cast<double>(k) / denominator;
       for (bool up : {false, true}) {
         const Result<Expr> e = parseExpr(fmt::format("{}(Mul(Float('{:.17g}', precision=53), ToFloat(Symbol('s0'))))", up ? "CeilToInt" : "TruncToInt", factor));
-        if (!e) continue;
+        ASSERT_TRUE(e) << factor;
         ++read;
         // Whole numbers of the fraction are what decides: multiples of the denominator, up to 2^34.
-        for (int64_t n = 0; n < int64_t{1} << 34; n = n < 2000 ? n + 1 : n * 17 / 16 / denominator * denominator) {
+        for (int64_t n = 0; n < int64_t{1} << 34; n = n < 3000 ? n + 1 : n * 17 / 16 / denominator * denominator) {
           const double product = factor * static_cast<double>(n);
           ASSERT_EQ(evaluate(*e, {{Symbol::size("s0"), n}}).value_or(-1), static_cast<int64_t>(up ? std::ceil(product) : std::floor(product))) << factor << " " << n;
         }
