@@ -336,6 +336,8 @@ void GraphReader::readNode(Json json) {
   const bool ofCaller = graph::isOfCaller(n.target) || n.target == "higher_order.auto_functionalized_v2";
   for (Json out : r_.array(json, "outputs")) {
     n.outputs.push_back(defineOutput(out));
+    // One of several results that is None keeps its place.
+    if (n.outputs.back().empty() && r_.array(json, "outputs").size() > 1 && r_.asUnion(out, "outputs").first == "as_none" && graph::findOp(n.target)) n.outputs.back().push_back({});
     if (ofCaller) n.returns.push_back(declared(out));
     if (!r_.ok()) return;
   }

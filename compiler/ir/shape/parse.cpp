@@ -295,10 +295,12 @@ private:
     const __int128 share = static_cast<__int128>(off) << 20, whole = static_cast<__int128>(d.numerator) << (20 - d.exponent);
     if (below != (to == To::Floor) || 2 * share <= whole) return 0;
     const Expr t = floorDiv(scaled, d.denominator);
-    Expr exponent = 0; // of two: E, and one more where it is rounded down
-    for (int k = below ? 0 : 1; k < 38; ++k) exponent = exponent + (below ? lt(int64_t{1} << k, t) : le(int64_t{1} << k, t));
-    const int up = std::max(d.exponent, 0), down = std::max(-d.exponent, 0);
-    const Expr taken = lt(pow(2, exponent) * Expr(d.numerator << down), t * Expr((off << up) * (below ? 2 : 1)));
+    // Comparisons with numbers alone: nothing is larger than t, whatever width it is computed in.
+    Expr taken = 0;
+    for (int exponent = 0; exponent < 38; ++exponent) {
+      const auto from = static_cast<int64_t>((whole << exponent) / share), end = int64_t{2} << exponent;
+      if (from < (below ? end : end - 1)) taken = logicalOr(taken, logicalAnd(lt(from, t), below ? le(t, end) : lt(t, end)));
+    }
     return where(logicalAnd(eq(mod(scaled, d.denominator), 0), taken), below ? -1 : 1, 0);
   }
   bool hasFraction(Expr e) const {

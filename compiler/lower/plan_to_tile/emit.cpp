@@ -234,10 +234,10 @@ Val Emitter::index(Expr e) {
     }
     break;
   }
-  case ExprKind::Eq: out = fromBool(compare("eq", index(ops[0]), index(ops[1]))); break;
-  case ExprKind::Ne: out = fromBool(compare("ne", index(ops[0]), index(ops[1]))); break;
-  case ExprKind::Lt: out = fromBool(compare("lt", index(ops[0]), index(ops[1]))); break;
-  case ExprKind::Le: out = fromBool(compare("le", index(ops[0]), index(ops[1]))); break;
+  case ExprKind::Eq: out = fromBool(compareIndices("eq", ops[0], ops[1])); break;
+  case ExprKind::Ne: out = fromBool(compareIndices("ne", ops[0], ops[1])); break;
+  case ExprKind::Lt: out = fromBool(compareIndices("lt", ops[0], ops[1])); break;
+  case ExprKind::Le: out = fromBool(compareIndices("le", ops[0], ops[1])); break;
   case ExprKind::And: out = fold("arith.andi"); break;
   case ExprKind::Or: out = fold("arith.ori"); break;
   case ExprKind::Not: out = fromBool(compare("eq", index(ops[0]), intConst(0))); break;
@@ -247,6 +247,19 @@ Val Emitter::index(Expr e) {
   }
   indexMemo_.emplace(e, out);
   return out;
+}
+
+Val Emitter::compareIndices(const char *how, Expr a, Expr b) {
+  // A number that has no place in an index of 32 bits lies above or below all that do.
+  auto beyond = [&](Expr e) {
+    const std::optional<int64_t> v = e.asConst();
+    if (!v || k.indexType.getIntOrFloatBitWidth() >= 64) return 0;
+    return *v > INT32_MAX ? 1 : *v < INT32_MIN ? -1 : 0;
+  };
+  const int left = beyond(a), right = beyond(b);
+  if (left == right) return compare(how, index(a), index(b));
+  const std::string_view test = how;
+  return constant(DType::Bool, 0, test == "ne" || (test != "eq" && left < right));
 }
 
 Expr Emitter::simplified(Expr e) const {
@@ -264,10 +277,10 @@ Val Emitter::condition(Expr e) {
   e = simplified(e);
   const std::vector<Expr> &ops = e.operands();
   switch (e.kind()) {
-  case ExprKind::Eq: return compare("eq", index(ops[0]), index(ops[1]));
-  case ExprKind::Ne: return compare("ne", index(ops[0]), index(ops[1]));
-  case ExprKind::Lt: return compare("lt", index(ops[0]), index(ops[1]));
-  case ExprKind::Le: return compare("le", index(ops[0]), index(ops[1]));
+  case ExprKind::Eq: return compareIndices("eq", ops[0], ops[1]);
+  case ExprKind::Ne: return compareIndices("ne", ops[0], ops[1]);
+  case ExprKind::Lt: return compareIndices("lt", ops[0], ops[1]);
+  case ExprKind::Le: return compareIndices("le", ops[0], ops[1]);
   case ExprKind::Const: return constant(DType::Bool, 0, e.constValue() != 0);
   default: return compare("ne", index(e), intConst(0));
   }

@@ -114,6 +114,8 @@ public:
   Expr simplified(Expr e) const;
   /// The value of an index expression. Symbols come from env, else from the kernel's sizes.
   Val index(Expr e);
+  /// How a stands to b as a Bool value, also where one of them is a number that an index of the kernel cannot be.
+  Val compareIndices(const char *how, Expr a, Expr b);
   /// A 0/1 expression as a Bool value.
   Val condition(Expr e);
   /// Evaluates body ops; op results by number. Only what is asked for is emitted.
