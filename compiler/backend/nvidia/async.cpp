@@ -120,6 +120,8 @@ void Emitter::emitLocalLoad(mlir::Operation *op) {
   }
   loaded_[load.getResult()] = from;
   if (isReadByProductsAlone(load, chip_, block_.warps)) return;
+  // Waits as planned (allocate.cpp), also of a ring whose copies were waited for: control flow may have met in between.
+  from.synchronised = false;
   // Where it lies as an operand of a product, arithmetic is done there.
   if (std::optional<Tile> inMatrices = loadMatrices(block_, from, *layout))
     define(load.getResult(), *inMatrices);
