@@ -260,7 +260,7 @@ TEST(ParseExpr, FractionsBelowARounding) {
 TEST(ParseExpr, DecimalFractionsAreThoseOfDoubles) {
   using namespace neso;
   int read = 0;
-  for (int k = 1; k < 400; ++k)
+  for (int k = 1; k < 400; k += 2)
     for (int denominator : {3, 7, 10, 100, 12}) {
       const double factor = static_cast<double>(k) / denominator;
       if (factor >= 16) continue;
@@ -269,11 +269,11 @@ TEST(ParseExpr, DecimalFractionsAreThoseOfDoubles) {
         ASSERT_TRUE(e) << factor;
         ++read;
         // Whole numbers of the fraction are what decides: multiples of the denominator, up to 2^34.
-        for (int64_t n = 0; n < int64_t{1} << 34; n = n < 1000 ? n + 1 : n * 17 / 16 / denominator * denominator) {
+        for (int64_t n = 0; n < int64_t{1} << 34; n = n < 2000 ? n + 1 : n * 17 / 16 / denominator * denominator) {
           const double product = factor * static_cast<double>(n);
           ASSERT_EQ(evaluate(*e, {{Symbol::size("s0"), n}}).value_or(-1), static_cast<int64_t>(up ? std::ceil(product) : std::floor(product))) << factor << " " << n;
         }
       }
     }
-  EXPECT_GT(read, 1500);
+  EXPECT_GT(read, 800);
 }
