@@ -94,13 +94,13 @@ def resized_bytes():
 
 def resized_by_decimals():
     """Sizes times decimal factors, of which Python computes the product in double precision and cuts it off: 0.7 * 90 is less than 63."""
-    def every(factor, modes=("nearest", "bilinear", "bicubic", "area", "nearest-exact")):
+    def every(factor, modes):
         return lambda x: tuple(F.interpolate(x, scale_factor=factor, mode=mode) for mode in modes)
     rows, columns = torch.export.Dim("rows", min=4, max=400), torch.export.Dim("columns", min=4, max=400)
 
     def case(name, factor, **more):
         return c(name, every(factor, **more), "f32 1x1x10x11", more=[["f32 1x1x90x5"], ["f32 1x1x5x100"], ["f32 1x1x50x45"]], dynamic=({2: rows, 3: columns},))
-    return [case("smaller", 0.7), case("larger", 1.4, modes=("nearest", "bilinear")), case("more_than_twice", 2.3, modes=("bilinear",)), case("apart", (0.57, 1.15), modes=("nearest", "bilinear")),
+    return [case("smaller", 0.7, modes=("nearest", "area")), case("smoother", 0.7, modes=("bilinear",)), case("nearest_by_halves", 0.7, modes=("nearest-exact",)), case("larger", 1.4, modes=("nearest", "bilinear")), case("more_than_twice", 2.3, modes=("bilinear",)), case("apart", (0.57, 1.15), modes=("nearest", "bilinear")),
             c("computed_again", lambda x: F.interpolate(x, scale_factor=0.7, mode="bilinear", recompute_scale_factor=True), "f32 1x1x10x11", more=[["f32 1x1x90x30"]], dynamic=({2: rows, 3: columns},))]
 
 

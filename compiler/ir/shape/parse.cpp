@@ -261,7 +261,6 @@ private:
   // below is 2^(E - 52) for 2^E < t <= 2^(E + 1), the one above for 2^E <= t < 2^(E + 1); two as near do not occur but with an even t. So much holds of one
   // product alone, and of n up to 2^34: a is below 2^18.
   struct Decimal {
-    double value;
     int64_t numerator, denominator, off;
     int exponent;
   };
@@ -282,7 +281,7 @@ private:
       int e = 0;
       const auto m = static_cast<int64_t>(std::ldexp(std::frexp(value, &e), 53));
       const __int128 off = (static_cast<__int128>(a) << (53 - e)) - static_cast<__int128>(m) * b;
-      decimals_.push_back({value, a, b, static_cast<int64_t>(off), e});
+      decimals_.push_back({a, b, static_cast<int64_t>(off), e});
       return Expr(a) * Symbol::of(Symbol::Kind::Fraction, kDecimal | (decimals_.size() - 1));
     }
     return std::nullopt;

@@ -108,11 +108,7 @@ Tensors resultsOf(OpCall &o, const Runs &runs, const Tensor &x, size_t dim, bool
       const Val more = b.compare(OpKind::Lt, i[0] + 1, count);
       return b.masked(more, [&] { return at.at(b, {i[0] + 1}); }, b.index(n)) - at.at(b, i);
     });
-  // Slices lie one behind the other.
-  std::vector<int> order{static_cast<int>(dim)};
-  for (size_t d = 0; d < x.sizes().size(); ++d)
-    if (d != dim) order.push_back(static_cast<int>(d));
-  return {indexSelect(x, static_cast<int64_t>(dim), runs.order.valid() ? indexSelect(runs.order, 0, at) : at).withOrder(order), inverse, counts};
+  return {indexSelect(x, static_cast<int64_t>(dim), runs.order.valid() ? indexSelect(runs.order, 0, at) : at), inverse, counts};
 }
 
 Tensors uniqueOp(OpCall &o) {

@@ -252,6 +252,8 @@ TEST(ParseExpr, FractionsBelowARounding) {
   for (const char *text :
        {"Mul(Float('2.5'), Symbol('s0'))", "RoundToInt(Mul(Float('0.1'), Symbol('s0')))", "FloorToInt(Mul(Float('0.123456789'), Symbol('s0')))", "Float('x')",
         "FloorToInt(Add(Mul(Float('0.1'), Symbol('s0')), Integer(1)))", "FloorToInt(Mul(Integer(3), Float('0.1'), Symbol('s0')))", "FloorToInt(Mul(Integer(3), Mul(Float('0.1'), Symbol('s0'))))",
+        "FloorToInt(Mul(Float('0.7'), Mul(Float('0.5'), Symbol('s0'))))", "FloorToInt(Mul(Float('0.5'), Mul(Float('0.7'), Symbol('s0'))))", "FloorToInt(Mul(Float('0.7'), Float('0.9'), Symbol('s0')))",
+        "FloorToInt(Add(Mul(Float('0.7'), Symbol('s0')), Mul(Float('0.5'), Symbol('s1'))))",
         "Float('1e400')", "Float('", "Max(Float('0.5'), Symbol('s0'))", "FloorToInt(Mul(Float('0.5'), Float('0.5')))"})
     EXPECT_FALSE(parseExpr(text)) << text;
 }
