@@ -71,7 +71,7 @@ class Bench:
         self.stream = torch.cuda.Stream()
         torch.cuda.set_stream(self.stream)
         self.cold = torch.empty(1 << 28, dtype=torch.int8, device="cuda")
-        self.report = {"commit": self.packed["commit"], "device": torch.cuda.get_device_name(0), "torch": torch.__version__, "date": time.strftime("%Y-%m-%d"),
+        self.report = {"commit": self.packed["commit"], "device": torch.cuda.get_device_name(0), "torch": torch.__version__, "date": time.strftime("%Y-%m-%d"), "mode": options.mode,
                        "lines": {}, "more": {}, "kernels": {}, "models": {}}
         a = torch.rand(1 << 28, device="cuda")
         b = torch.empty_like(a)
@@ -283,7 +283,7 @@ class Bench:
                 peer = None
                 if self.options.peers == "all":
                     torch._dynamo.reset()
-                    compiled = torch.compile(model, mode="reduce-overhead")
+                    compiled = torch.compile(model, mode=self.options.mode)
                     for _ in range(3):
                         compiled(*inputs)
                     peer = lambda: compiled(*inputs)  # noqa: E731
@@ -314,7 +314,7 @@ class Bench:
         if self.options.peers == "all":
             torch.backends.cudnn.allow_tf32 = False
             torch._dynamo.reset()
-            exact = torch.compile(model, mode="reduce-overhead")
+            exact = torch.compile(model, mode=self.options.mode)
             for _ in range(3):
                 exact(*inputs)
             runs["peer_f32_ms"] = lambda: exact(*inputs)
@@ -360,6 +360,7 @@ class Bench:
 def main():
     parser, _, _, r = gpu_packing.verbs(__doc__)
     r.add_argument("--peers", choices=["none", "all"], default="all")
+    r.add_argument("--mode", choices=["reduce-overhead", "max-autotune"], default="reduce-overhead", help="torch.compile's, for models")
     options = parser.parse_args()
     if options.verb == "pack":
         pack(options)
