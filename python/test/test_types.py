@@ -54,6 +54,14 @@ def test_functions_take_what_is_declared(name):
     assert checked
 
 
+def test_what_is_forwarded_is_declared_alike():
+    """Package.load takes what neso.load does, and says so in its own row, as programs that complete names want it."""
+    found = {path: node.args for path, node in declared("neso")}
+    load, of_package = found[("load",)], found[("Package", "load")]
+    assert [(a.arg, ast.unparse(a.annotation), ast.unparse(d)) for a, d in zip(load.kwonlyargs, load.kw_defaults)] == \
+           [(a.arg, ast.unparse(a.annotation), ast.unparse(d)) for a, d in zip(of_package.kwonlyargs, of_package.kw_defaults)]
+
+
 def test_everything_public_is_declared():
     names = {n.name for n in ast.parse((FOLDER / "__init__.pyi").read_text()).body if isinstance(n, (ast.ClassDef, ast.FunctionDef))} | {"cache", "torch", "triton"}
     assert set(neso.__all__) <= names

@@ -66,45 +66,81 @@ bool ends_with(const member &m, const char *tail, size_t n) {
   return m.name_size >= n && memcmp(m.name + m.name_size - n, tail, n) == 0;
 }
 
-// "data/neso/<name>/plan"; without a name, the only model of the package.
-// Whether the model called name[0, length) is that of `wanted` (NULL: of any) for the device: "m/cuda".
-bool is_for(const char *name, size_t length, const char *wanted, neso_device_kind device) {
-  const char *kind = device == NESO_CUDA ? "/cuda" : "/cpu";
-  const size_t tail = strlen(kind);
-  if (length <= tail || memcmp(name + length - tail, kind, tail) != 0) return false;
-  return !wanted || (strlen(wanted) == length - tail && memcmp(wanted, name, length - tail) == 0);
-}
-
-neso_status find_plan(const neso_model &m, const char *name, int32_t for_device, const member **out) {
+// The name of the model whose plan a member is, "m" of "data/neso/m/plan"; NULL: it is no plan.
+const char *model_of(const member &f, size_t *out_length) {
   constexpr char tail[] = "/plan";
   constexpr size_t folder = sizeof NESO_ARCHIVE_MODEL_FOLDER - 1;
+  if (f.name_size <= folder + sizeof tail - 1 || memcmp(f.name, NESO_ARCHIVE_MODEL_FOLDER, folder) != 0 ||
+      !ends_with(f, tail, sizeof tail - 1))
+    return nullptr;
+  *out_length = f.name_size - folder - (sizeof tail - 1);
+  return f.name + folder;
+}
+
+// Is a model called `wanted`, or "wanted/…", as packages of several models call those that are one on different devices? NULL: any is.
+bool is_called(const char *name, size_t length, const char *wanted) {
+  if (!wanted) return true;
+  const size_t own = strlen(wanted);
+  if (own > length || memcmp(wanted, name, own) != 0) return false;
+  return own == length || (name[own] == '/' && !memchr(name + own + 1, '/', length - own - 1));
+}
+
+// Has the plan code for such devices? What the model is called says nothing of that.
+neso_status has_code_for(const member &f, neso_device_kind device, bool *out) {
+  NESO_TRY(archive::verify(f));
+  plan p;
+  const uint8_t *bytes = f.data;
+  uint8_t *copy = nullptr;
+  if (reinterpret_cast<uintptr_t>(bytes) % 16 != 0) {
+    copy = static_cast<uint8_t *>(aligned_alloc(kAlign, (f.size + kAlign) / kAlign * kAlign));
+    if (!copy) return fail(NESO_OUT_OF_MEMORY, "out of memory: %zu bytes for the plan", f.size);
+    memcpy(copy, bytes, f.size);
+    bytes = copy;
+  }
+  const neso_status status = p.check_header(bytes, f.size);
+  const fbs::TargetKind kind = device == NESO_CUDA ? fbs::TargetKind::Cuda : fbs::TargetKind::Cpu;
+  *out = false;
+  if (status == NESO_OK && p.root->targets())
+    for (const fbs::Target *t : *p.root->targets()) *out |= t->kind() == kind;
+  free(copy);
+  return status;
+}
+
+// The plan of the model called `name`; without one, of the only model, or of the only one that has code for the device.
+neso_status find_plan(const neso_model &m, const char *name, int32_t for_device, const member **out) {
   char names[512] = "";
-  const member *only = nullptr, *of_device = nullptr;
-  int models = 0, of_devices = 0;
+  const member *only = nullptr;
+  int models = 0;
   for (const member &f : m.files.members()) {
-    if (f.name_size <= folder + sizeof tail - 1 || memcmp(f.name, NESO_ARCHIVE_MODEL_FOLDER, folder) != 0 ||
-        !ends_with(f, tail, sizeof tail - 1))
-      continue;
-    const char *start = f.name + folder;
-    size_t length = f.name_size - folder - (sizeof tail - 1);
+    size_t length = 0;
+    const char *start = model_of(f, &length);
+    if (!start) continue;
     if (name && strlen(name) == length && memcmp(name, start, length) == 0) {
       *out = &f;
       return NESO_OK;
     }
     only = &f;
     ++models;
-    if (for_device > 0 && is_for(start, length, name, neso_device_kind(for_device - 1))) of_device = &f, ++of_devices;
     size_t used = strlen(names);
     snprintf(names + used, sizeof names - used, "%s%.*s", used ? ", " : "", int(length), start);
   }
   if (models == 0)
     return fail(NESO_NOT_A_PACKAGE,
                 "not a Neso package: the archive holds no compiled model (is it the .pt2 itself? compile it first)");
+  if (models == 1 && !name) return *out = only, NESO_OK;
+  const member *of_device = nullptr;
+  int of_devices = 0;
+  for (const member &f : m.files.members()) {
+    size_t length = 0;
+    const char *start = for_device > 0 ? model_of(f, &length) : nullptr;
+    if (!start || !is_called(start, length, name)) continue;
+    bool fits = false;
+    NESO_TRY(has_code_for(f, neso_device_kind(for_device - 1), &fits));
+    if (fits) of_device = &f, ++of_devices;
+  }
   if (of_devices == 1) return *out = of_device, NESO_OK;
   if (name) return fail(NESO_NO_SUCH_MODEL, "the package holds no model '%s'; it holds: %s", name, names);
-  if (models > 1) return fail(NESO_NO_SUCH_MODEL, "the package holds several models, name one of: %s", names);
-  *out = only;
-  return NESO_OK;
+  return fail(NESO_NO_SUCH_MODEL, "the package holds several models, name one of: %s", names);
 }
 
 neso_status verify_members(const neso_model &m, neso_check check) {

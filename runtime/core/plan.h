@@ -117,6 +117,8 @@ public:
   /// `member` holds the plan; `files` the other parts. Both borrowed as long as the plan lives. Code is not touched.
   /// beside: holds the constants that `files` does not; opened if the plan asks for it.
   neso_status open(const uint8_t *bytes, size_t size, const archive &files, weight_file *beside);
+  /// Sets `root` alone, whose tables are then whole; open() begins with it.
+  neso_status check_header(const uint8_t *bytes, size_t size);
 
   const fbs::Plan *root = nullptr;
   int32_t slot_count = 0, slot_constants = 0;
@@ -153,7 +155,6 @@ private:
   template <typename T, typename V> span<T> elements(const V *v);
   template <typename T> span<T> numbers(const flatbuffers::Vector<T> *v);
   template <typename T> span<T> structs(const flatbuffers::Vector<const T *> *v);
-  neso_status check_header(const uint8_t *bytes, size_t size);
   neso_status read_sizes();
   neso_status read_inputs();
   neso_status read_constants(const archive &files, weight_file *beside);

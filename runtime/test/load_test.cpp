@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <sstream>
@@ -157,6 +158,41 @@ TEST(Load, RefusesFilesThatAreNoPackages) {
                 "does not start as a zip file does");
   EXPECT_STATUS(load(zip({{"archive_format", "pt2"}, {"models/model.json", "{}"}})), NESO_NOT_A_PACKAGE,
                 "holds no compiled model");
+}
+
+/// Two models in one package, by their names; the second has code for GPUs only.
+static std::string forTwoDevices(const char *cpu, const char *cuda) {
+  std::vector<std::pair<std::string, std::string>> all = addThenDouble().finish();
+  const std::string plan = "data/neso/model/plan";
+  for (auto &[name, bytes] : all)
+    if (name == plan) name = std::string("data/neso/") + cpu + "/plan";
+  for (auto &[name, bytes] : addThenDouble(1, {"sm_90"}).finish()) {
+    const std::string own = name == plan ? std::string("data/neso/") + cuda + "/plan" : name;
+    if (std::none_of(all.begin(), all.end(), [&](const auto &member) { return member.first == own; })) all.push_back({own, bytes});
+  }
+  return zip(all);
+}
+
+TEST(Load, ChoosesByTheDevicesThatPlansHaveCodeFor) {
+  for (const auto &[cpu, cuda] : {std::pair{"m/cpu", "m/cuda"}, {"m/cuda", "m/cpu"}, {"m/host", "m/there"}}) {
+    const std::string bytes = forTwoDevices(cpu, cuda);
+    for (const char *name : {(const char *)nullptr, "m"})
+      for (neso_device_kind device : {NESO_CPU, NESO_CUDA}) {
+        neso_model_options o = modelOptions();
+        o.look_only = 1, o.name = name, o.for_device = 1 + device;
+        neso_model *model = nullptr;
+        ASSERT_EQ(neso_model_load_memory(bytes.data(), bytes.size(), &o, &model), NESO_OK) << neso_error_text();
+        neso_target_info target;
+        ASSERT_EQ(neso_model_target(model, 0, &target), NESO_OK);
+        EXPECT_EQ(target.kind, device) << cpu;
+        neso_model_free(model);
+      }
+    neso_model_options o = modelOptions();
+    o.look_only = 1;
+    EXPECT_STATUS(load(bytes, &o), NESO_NO_SUCH_MODEL, "several models");
+    o.name = "n", o.for_device = 1 + NESO_CPU;
+    EXPECT_STATUS(load(bytes, &o), NESO_NO_SUCH_MODEL, "no model 'n'");
+  }
 }
 
 TEST(Load, RefusesTheWrongModelArchAndVersion) {

@@ -182,8 +182,8 @@ typedef struct neso_model_options {
   const neso_op *ops; /* operators that the model calls, more are allowed; borrowed as long as the model lives. A context of a model that calls one
                        * which is not here for its device cannot be made: NESO_OP_MISSING */
   size_t op_count;
-  int32_t for_device; /* 0: not said; else 1 + the neso_device_kind that contexts will be made on. Of models called "m/cpu" and "m/cuda", which
-                       * `neso compile --target cpu,cuda` writes, it chooses, where `name` is NULL or "m" */
+  int32_t for_device; /* 0: not said; else 1 + the neso_device_kind that contexts will be made on. Of several models it chooses the only one with code
+                       * for such devices, where `name` is NULL or "m" and they are called "m/…", as `neso compile --target cpu,cuda` does */
 } neso_model_options;
 
 /* Opens a package. The file is mapped, not read; it must not be changed while the model lives. options may be NULL. */
