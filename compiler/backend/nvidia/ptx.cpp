@@ -67,10 +67,32 @@ void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   mpm.run(module, analyses.module);
 }
 
+namespace {
+
+/// A function of more instructions than this is left without straight-line strength reduction, which asks of pairs of them whether one may
+/// stand for the other and reads the block behind them each time: a rotary embedding in tiles of 64 x 64 x 64 took over 60 s.
+constexpr unsigned kMostReduced = 20000;
+
+/// Takes the target's passes but for that one.
+class WithoutStrengthReduction : public llvm::legacy::PassManager {
+public:
+  void add(llvm::Pass *pass) override {
+    if (pass->getPassName() == "Straight line strength reduction")
+      delete pass;
+    else
+      llvm::legacy::PassManager::add(pass);
+  }
+};
+
+} // namespace
+
 std::string emitPtx(llvm::Module &module, llvm::TargetMachine &machine) {
   llvm::SmallString<0> text;
   llvm::raw_svector_ostream os(text);
-  llvm::legacy::PassManager pm;
+  llvm::legacy::PassManager all;
+  WithoutStrengthReduction fewer;
+  const bool large = llvm::any_of(module, [](const llvm::Function &f) { return f.getInstructionCount() > kMostReduced; });
+  llvm::legacy::PassManager &pm = large ? fewer : all;
   bool unsupported =
       machine.addPassesToEmitFile(pm, os, nullptr, llvm::CodeGenFileType::AssemblyFile, /*DisableVerify=*/true);
   NESO_CHECK(!unsupported, "the NVPTX target cannot write PTX");
