@@ -110,6 +110,7 @@ Result<int> LaunchedKernels::compile(const pt2::KernelBundle &bundle, const std:
   triton::KernelRequest r;
   r.path = row.file, r.function = row.function;
   r.sources = bundle.sources;
+  r.launchedHere = true;
   r.searchPaths = paths;
   r.heuristics = row.heuristics;
   r.numWarps = config ? config->numWarps : row.numWarps;

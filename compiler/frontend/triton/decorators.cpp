@@ -18,6 +18,12 @@ static std::vector<std::string> strings(const Value &v) {
   return out;
 }
 
+/// Hooks change arguments or results around a launch. Who gives every value himself launches himself, and may run them.
+static Diagnostic hookRefused(std::string_view what, const std::string &kernel) {
+  return makeDiag(diag::TrBadDecorator, {}, what, kernel,
+                  "hooks are Python that runs at every launch; drop it, or do its work in the kernel, or give every constexpr and run it before you launch");
+}
+
 /// Configs of autotune; those that depend on the device or on libraries are left out: the request must then give their
 /// constexprs.
 Status Compilation::describeConfigs(Expr *decorator, const Value &list, KernelInfo &k) {
@@ -35,9 +41,8 @@ Status Compilation::describeConfigs(Expr *decorator, const Value &list, KernelIn
     info.numStages = f[2].isIntLike() ? static_cast<int>(f[2].i) : 3;
     info.numCtas = f[3].isIntLike() ? static_cast<int>(f[3].i) : 1;
     if (f[4].isIntLike()) info.maxRegisters = static_cast<int>(f[4].i);
-    if (!f[5].isNone())
-      return at(decorator->pos, makeDiag(diag::TrBadDecorator, {}, "pre_hook of a config", k.name,
-                                         "hooks are Python that runs at every launch; drop it"));
+    info.hooked = !f[5].isNone();
+    if (info.hooked && request_.launchedHere) return at(decorator->pos, hookRefused("pre_hook of a config", k.name));
     k.configs.push_back(std::move(info));
     configs_.push_back(cfg);
   }
@@ -73,9 +78,9 @@ Status Compilation::describeDecorator(Expr *d, Module *module, KernelInfo &k, st
   if (tunes && !k.configs.empty()) return at(d->pos, makeDiag(diag::TrTwoAutotunes, {}, k.name));
   for (auto [argument, value] : args) {
     if (tunes && (argument == "pre_hook" || argument == "post_hook")) {
-      if (value->kind != ExprKind::None)
-        return at(d->pos, makeDiag(diag::TrBadDecorator, {}, argument, k.name,
-                                   "hooks are Python that runs at every launch; drop it, or do its work in the kernel"));
+      if (value->kind == ExprKind::None) continue;
+      if (request_.launchedHere) return at(d->pos, hookRefused(argument, k.name));
+      k.hook = argument;
       continue;
     }
     Value v = e_.evalIn(module, value);
@@ -215,6 +220,8 @@ Status Compilation::applyConfig() {
   const ConfigInfo &config = info_.configs[*chosen];
   for (const NamedText &k : config.kwargs) {
     if (given(k.first)) continue;
+    if (config.hooked || !info_.hook.empty())
+      return at({info_.line, 0}, hookRefused(config.hooked ? "pre_hook of a config" : info_.hook, info_.name));
     Result<Value> v = literal(k.first, k.second);
     if (!v) return v.takeError();
     constexprs_.emplace_back(k.first, *v);

@@ -221,7 +221,7 @@ Value Evaluator::tensorAttr(const Value &base, std::string_view attr) {
   if (attr == "type") return c.dtype(*base.type);
   if (attr == "numel") return Value::integer(base.type->numel());
   if (attr == "value" || attr == "handle") return {};
-  if (!isTensorMember(attr)) return {};
+  if (!isTensorMember(attr)) return methodOf(base, "tensor.", attr);
   Value fn = language("tl." + std::string(attr == "to" ? "cast" : attr));
   return fn ? c.list(Kind::Method, {base, fn}) : fn;
 }

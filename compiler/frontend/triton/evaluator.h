@@ -35,6 +35,9 @@ struct Builtin {
 /// The row of `name`, or null.
 const Builtin *findBuiltin(std::string_view name);
 
+/// "__add__" of `+`; "" of an operator that has no method.
+const char *methodOfOperator(OpKind op);
+
 /// What a kernel is compiled with, as its code can see it.
 struct CodegenOptions {
   bool debug = false; // device_assert is kept

@@ -398,6 +398,13 @@ Value decorator(Evaluator &, const Builtin &b, Args &a) {
 
 // ---- methods -----------------------------------------------------------------------------------------------------------------------
 
+/// x.__lshift__(4)
+Value operatorMethod(Evaluator &e, const Builtin &b, Args &a) {
+  int op = 0;
+  while (shortName(b) != methodOfOperator(static_cast<OpKind>(op))) ++op;
+  return e.binary(static_cast<OpKind>(op), a[0], a[1]);
+}
+
 Value strMethod(Evaluator &e, const Builtin &b, Args &a) {
   std::string_view n = shortName(b);
   const std::string &s = a[0].str();
@@ -624,6 +631,23 @@ const std::vector<Builtin> kPythonFunctions = {
     {"dict.values", "self, *args", dictMethod},
     {"dict.items", "self, *args", dictMethod},
     {"number.bit_length", "self", bitLength},
+    {"tensor.__add__", "self, other", operatorMethod},
+    {"tensor.__sub__", "self, other", operatorMethod},
+    {"tensor.__mul__", "self, other", operatorMethod},
+    {"tensor.__truediv__", "self, other", operatorMethod},
+    {"tensor.__floordiv__", "self, other", operatorMethod},
+    {"tensor.__mod__", "self, other", operatorMethod},
+    {"tensor.__and__", "self, other", operatorMethod},
+    {"tensor.__or__", "self, other", operatorMethod},
+    {"tensor.__xor__", "self, other", operatorMethod},
+    {"tensor.__lshift__", "self, other", operatorMethod},
+    {"tensor.__rshift__", "self, other", operatorMethod},
+    {"tensor.__eq__", "self, other", operatorMethod},
+    {"tensor.__ne__", "self, other", operatorMethod},
+    {"tensor.__lt__", "self, other", operatorMethod},
+    {"tensor.__le__", "self, other", operatorMethod},
+    {"tensor.__gt__", "self, other", operatorMethod},
+    {"tensor.__ge__", "self, other", operatorMethod},
 };
 
 } // namespace neso::triton

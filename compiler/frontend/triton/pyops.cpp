@@ -96,7 +96,7 @@ static Value numbers(Context &c, OpKind op, const Value &a, const Value &b) {
   return Value::integer(out);
 }
 
-static const char *dunder(OpKind op) {
+const char *methodOfOperator(OpKind op) {
   switch (op) {
   case OpKind::Add: return "__add__";
   case OpKind::Sub: return "__sub__";
@@ -114,6 +114,8 @@ static const char *dunder(OpKind op) {
   case OpKind::Gt: return "__gt__";
   case OpKind::Ge: return "__ge__";
   case OpKind::MatMul: return "__matmul__";
+  case OpKind::LShift: return "__lshift__";
+  case OpKind::RShift: return "__rshift__";
   default: return "";
   }
 }
@@ -181,7 +183,7 @@ Value Evaluator::binary(OpKind op, const Value &a, const Value &b) {
   for (const Value *v : {&a, &b})
     if (v->kind == Kind::Opaque) return c.frame->kernel ? c.fail(diag::TrOpaque, v->o->text) : *v;
   if (a.kind == Kind::Instance)
-    if (Value *m = a.o->cls->members.find(dunder(op))) return call(*m, {a, b});
+    if (Value *m = a.o->cls->members.find(methodOfOperator(op))) return call(*m, {a, b});
   if ((a.isTensor() && (b.isTensor() || b.isNumber())) || (b.isTensor() && a.isNumber())) return s.binary(op, a, b);
   if (a.isTensor() || b.isTensor()) {
     const Value &other = a.isTensor() ? b : a;

@@ -49,6 +49,8 @@ struct KernelRequest {
   bool debug = false;
   /// Leave the IR as built, for looking at.
   bool raw = false;
+  /// Neso launches the kernel: a hook of its autotune is refused then, also where no config of it gives a value.
+  bool launchedHere = false;
 };
 
 struct ParamInfo {
@@ -63,6 +65,7 @@ struct ConfigInfo {
   std::vector<NamedText> kwargs; // values as Python literals
   int numWarps = 4, numStages = 3, numCtas = 1;
   std::optional<int> maxRegisters;
+  bool hooked = false; // it has a pre_hook
 };
 
 struct KernelInfo {
@@ -71,6 +74,7 @@ struct KernelInfo {
   int line = 0;
   std::vector<ParamInfo> params;
   std::vector<ConfigInfo> configs; // of @triton.autotune; empty without
+  std::string hook;                // "pre_hook" or "post_hook" of @triton.autotune itself; empty without
   std::vector<std::string> key, restoreValue, resetToZero;
   std::vector<std::string> heuristics; // the parameters that heuristics set
 };

@@ -275,7 +275,7 @@ const Case kCases[] = {
 };
 
 Result<CompiledKernel> compile(const std::string &source, const std::string &signature = "*fp32,*i32,i32,constexpr",
-                               std::vector<NamedText> constexprs = {{"B", "16"}}, const std::string &name = "k") {
+                               std::vector<NamedText> constexprs = {{"B", "16"}}, const std::string &name = "k", bool launchedHere = false) {
   std::string path =
       (std::filesystem::temp_directory_path() / ("neso_errors_" + std::to_string(::getpid()) + ".py")).string();
   std::ofstream(path) << source;
@@ -284,6 +284,7 @@ Result<CompiledKernel> compile(const std::string &source, const std::string &sig
   r.function = name;
   r.signature = signature;
   r.constexprs = std::move(constexprs);
+  r.launchedHere = launchedHere;
   std::unique_ptr<mlir::MLIRContext> context = makeTileContext();
   Result<CompiledKernel> k = compileKernel(r, *context);
   std::filesystem::remove(path);
@@ -345,6 +346,13 @@ TEST(KernelErrors, RequestsAreChecked) {
   const std::string hook = "import triton\n@triton.autotune(configs=[triton.Config({'B': 1}, pre_hook=lambda a: 0)], "
                            "key=[])\n@triton.jit\ndef k(x, B):\n    pass\n";
   expectDiag(compile(hook, "*fp32", {}), diag::TrBadDecorator, "hooks are Python", "");
+  const std::string around = "import triton\n@triton.autotune(configs=[triton.Config({'B': 1})], key=[], post_hook=print)\n@triton.jit\ndef k(x, B):\n    pass\n";
+  expectDiag(compile(around, "*fp32", {}), diag::TrBadDecorator, "hooks are Python", "");
+  // Who gives what the configs would give launches himself, but for a model's kernels.
+  for (const std::string &source : {hook, around}) {
+    expectDiag(compile(source, "*fp32,constexpr", {{"B", "2"}}), diag::InternalFault, "it compiled", "");
+    expectDiag(compile(source, "*fp32,constexpr", {{"B", "2"}}, "k", true), diag::TrBadDecorator, "hooks are Python", "");
+  }
 }
 
 TEST(KernelErrors, ManyKindsAreCovered) {

@@ -730,6 +730,29 @@ TEST(Kernels, SignaturesInEveryForm) {
     EXPECT_TRUE(bool(tryCompile("any_constexpr", "*fp32", {{"C", v}}))) << v;
 }
 
+TEST(Kernels, OperatorsByTheirMethods) {
+  const std::string source = R"(import triton
+import triton.language as tl
+@triton.jit
+def k(p, B: tl.constexpr):
+    x = tl.load(p + tl.arange(0, B))
+    tl.store(p + tl.arange(0, B), EXPRESSION)
+)";
+  auto textOf = [&](const char *expression) {
+    std::string python = source;
+    python.replace(python.find("EXPRESSION"), 10, expression);
+    KernelRequest r;
+    r.function = "k", r.signature = "*i32,constexpr", r.constexprs = {{"B", "16"}};
+    return compileText(python, r);
+  };
+  for (const auto &[method, plain] : {std::pair{"x.__lshift__(4)", "x << 4"}, {"x.__rshift__(x)", "x >> x"}, {"x.__and__(15).__add__(x)", "(x & 15) + x"},
+                                      {"x.__sub__(1).__mul__(x)", "(x - 1) * x"}, {"x.__lt__(x).to(tl.int32)", "(x < x).to(tl.int32)"}}) {
+    EXPECT_TRUE(holds(textOf(plain), "tt.store")) << textOf(plain);
+    EXPECT_EQ(textOf(method), textOf(plain));
+  }
+  EXPECT_TRUE(holds(textOf("x.__matmul__(x)"), "E1")) << textOf("x.__matmul__(x)");
+}
+
 TEST(Kernels, GridsAreEvaluated) {
   Result<std::vector<int64_t>> g =
       evaluateGrid("lambda meta: (triton.cdiv(n, meta['B']), 2)", {{"n", "100"}, {"B", "32"}});
