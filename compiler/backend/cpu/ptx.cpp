@@ -540,7 +540,7 @@ private:
 llvm::SmallVector<Value *, 2> Emitter::emitPtx(mlir::Operation *op, llvm::ArrayRef<Value *> args) {
   auto assembly = llvm::cast<tt::ElementwiseInlineAsmOp>(op);
   const int64_t pack = assembly.getPackedElement();
-  if (assembly.ordersLaunches()) {
+  if (assembly.onlyOrders()) {
     llvm::SmallVector<Value *, 2> results;
     for (mlir::Type t : op->getResultTypes()) results.push_back(llvm::Constant::getNullValue(typeOf(elementOf(t))));
     return results;

@@ -181,9 +181,10 @@ def Tile_ElementwiseInlineAsmOp : Tile_Op<"elementwise_inline_asm", [Elementwise
     ::mlir::Speculation::Speculatability getSpeculatability() {
       return getPure() ? ::mlir::Speculation::Speculatable : ::mlir::Speculation::NotSpeculatable;
     }
-    /// Whether it only says when the next launch on a GPU may begin (griddepcontrol). Where launches follow one another that is nothing,
+    /// Whether it only says when the next launch on a GPU may begin (griddepcontrol), or makes the threads of a program wait for each other
+    /// (bar.sync). Where launches follow one another and a program is one thread that is nothing,
     /// and its result, which the assembly never writes, is any number.
-    bool ordersLaunches();
+    bool onlyOrders();
   }];
 }
 // A region of scalar ops applied to `pack` elements of each operand at a time: the block has pack arguments an operand

@@ -445,7 +445,7 @@ private:
 } // namespace
 
 bool Machine::executeElementwise(Operation *op, bool &known) {
-  if (tt::ElementwiseInlineAsmOp assembly = dyn_cast<tt::ElementwiseInlineAsmOp>(op); assembly && assembly.ordersLaunches()) {
+  if (tt::ElementwiseInlineAsmOp assembly = dyn_cast<tt::ElementwiseInlineAsmOp>(op); assembly && assembly.onlyOrders()) {
     for (Value result : op->getResults()) {
       RankedTensorType type = dyn_cast<RankedTensorType>(result.getType());
       set(result, Lanes(type ? static_cast<size_t>(type.getNumElements()) : 1));

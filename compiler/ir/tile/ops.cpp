@@ -114,11 +114,11 @@ LogicalResult ElementwiseInlineAsmOp::verify() {
   return success();
 }
 
-bool ElementwiseInlineAsmOp::ordersLaunches() {
+bool ElementwiseInlineAsmOp::onlyOrders() {
   if (getNumOperands() != 0) return false;
   StringRef instruction = getAsmString().split("//").first.trim();
   instruction.consume_back(";");
-  return instruction == "griddepcontrol.wait" || instruction == "griddepcontrol.launch_dependents";
+  return llvm::is_contained({"griddepcontrol.wait", "griddepcontrol.launch_dependents", "bar.sync 0", "barrier.sync 0", "barrier.sync.aligned 0"}, instruction);
 }
 
 static void instructionEffects(bool pure,

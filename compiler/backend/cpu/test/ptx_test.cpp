@@ -205,14 +205,15 @@ TEST(Ptx, AResultMayStartAsAnOperand) {
   for (size_t i = 0; i < 64; ++i) ASSERT_EQ(out[i], x[i] + y[i]);
 }
 
-// As libraries overlap launches on a GPU (programmatic dependent launch): here one follows the other.
-TEST(Ptx, OrderOfLaunchesIsNothing) {
+// As libraries overlap launches on a GPU (programmatic dependent launch): here one follows the other. And a program is one thread.
+TEST(Ptx, OrderOfLaunchesAndThreadsIsNothing) {
   Kernel k(R"(module {
   tt.func public @dependent(%p: !tt.ptr<i32>) {
     %0 = tt.elementwise_inline_asm "griddepcontrol.wait; // dummy $0" {constraints = "=r", packed_element = 1 : i32, pure = false} -> i32
     %1 = tt.load %p : !tt.ptr<i32>
     %2 = arith.addi %1, %1 : i32
     tt.store %p, %2 : !tt.ptr<i32>
+    %4 = tt.elementwise_inline_asm "bar.sync 0;" {constraints = "=r", packed_element = 1 : i32, pure = false} -> i32
     %3 = tt.elementwise_inline_asm "griddepcontrol.launch_dependents; // dummy $0" {constraints = "=r", packed_element = 1 : i32, pure = false} -> i32
     tt.return
   }

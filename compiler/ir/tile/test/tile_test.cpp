@@ -386,13 +386,14 @@ TEST(TileInterp, FindsFaults) {
   EXPECT_EQ(kindOf(assembly.run({buffer(i1), buffer(i2)})), diag::TileInterpUnsupported);
 }
 
-TEST(TileInterp, LaunchesFollowOneAnother) {
+TEST(TileInterp, LaunchesAndThreadsFollowOneAnother) {
   Kernel k;
   k.parse(R"(tt.func public @dependent(%p: !tt.ptr<i32>) {
     %0 = tt.elementwise_inline_asm "griddepcontrol.wait; // dummy $0" {constraints = "=r", packed_element = 1 : i32, pure = false} -> i32
     %1 = tt.load %p : !tt.ptr<i32>
     %2 = arith.addi %1, %1 : i32
     tt.store %p, %2 : !tt.ptr<i32>
+    %3 = tt.elementwise_inline_asm "bar.sync 0;" {constraints = "=r", packed_element = 1 : i32, pure = false} -> i32
     tt.return
   })",
           "dependent.ttir");
