@@ -69,19 +69,26 @@ void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
 
 namespace {
 
-/// A function of more instructions than this is left without straight-line strength reduction, which asks of pairs of them whether one may
-/// stand for the other and reads the block behind them each time: a rotary embedding in tiles of 64 x 64 x 64 took over 60 s.
-constexpr unsigned kMostReduced = 20000;
+/// A block of more instructions than this is left without straight-line strength reduction, which asks of pairs of them whether one may stand for
+/// the other and reads the block behind them each time: a rotary embedding in tiles of 64 x 64 x 64 took over 60 s.
+constexpr size_t kMostReduced = 6000;
 
-/// Takes the target's passes but for that one.
-class WithoutStrengthReduction : public llvm::legacy::PassManager {
+/// The target's passes, but for that one where a block is too large for it.
+class TargetPasses : public llvm::legacy::PassManager {
 public:
+  explicit TargetPasses(const llvm::Module &module)
+      : large_(llvm::any_of(module, [](const llvm::Function &f) {
+          return llvm::any_of(f, [](const llvm::BasicBlock &block) { return block.size() > kMostReduced; });
+        })) {}
   void add(llvm::Pass *pass) override {
-    if (pass->getPassName() == "Straight line strength reduction")
+    if (large_ && pass->getPassName() == "Straight line strength reduction")
       delete pass;
     else
       llvm::legacy::PassManager::add(pass);
   }
+
+private:
+  bool large_;
 };
 
 } // namespace
@@ -89,10 +96,7 @@ public:
 std::string emitPtx(llvm::Module &module, llvm::TargetMachine &machine) {
   llvm::SmallString<0> text;
   llvm::raw_svector_ostream os(text);
-  llvm::legacy::PassManager all;
-  WithoutStrengthReduction fewer;
-  const bool large = llvm::any_of(module, [](const llvm::Function &f) { return f.getInstructionCount() > kMostReduced; });
-  llvm::legacy::PassManager &pm = large ? fewer : all;
+  TargetPasses pm(module);
   bool unsupported =
       machine.addPassesToEmitFile(pm, os, nullptr, llvm::CodeGenFileType::AssemblyFile, /*DisableVerify=*/true);
   NESO_CHECK(!unsupported, "the NVPTX target cannot write PTX");
