@@ -511,11 +511,41 @@ def beside_gaps():
     def put(x, y, s):
         return (torch.as_strided_scatter((x + 1)[:, ::2], s, (2, 2), (6, 1), 0), torch.as_strided_scatter((x * 2)[1:, 1:4].t(), s, (2, 2), (7, 3), x.shape[1] + 1),
                 torch.as_strided_scatter(y[:, 0], s[0], (2,), (y.shape[1] * 3,), y.shape[1]))
-    return [c("put", put, "f32 4x6", "f32 6x5", "f32 2x2")]
+    def around(x, s):
+        """Where the part lies before the operand, over its begin, and over its end."""
+        v = x[2:4]
+        return tuple(torch.as_strided_scatter(v, s, (2, 2), (4, 1), at) for at in (0, 5, 13))
+    return [c("put", put, "f32 4x6", "f32 6x5", "f32 2x2"), c("around", around, "f32 6x4", "f32 2x2")]
+
+
+def repeated():
+    """Writes to parts of an expanded tensor in which no element is repeated go into the memory that it shows."""
+    def rows(x):
+        x = x.clone()
+        y = x.expand(3, 4)
+        y[0].add_(1)
+        y[1:2].mul_(2)
+        y[2, 1:3].zero_()
+        return x
+    def columns(x):
+        x = x.clone()
+        x.expand(4, 3)[1:3, 0].mul_(2)
+        return x
+    def leading(x):
+        x = x.clone()
+        y = x.expand(2, 3, 4)
+        y[1, 2].mul_(3)
+        return x, y * 2
+    def diagonal(x):
+        x = x.clone()
+        x.expand(4, 4).diagonal().mul_(3)
+        x.expand(2, 4)[0].unfold(0, 2, 2)[:, 1].add_(5)
+        return x
+    return [c("rows", rows, "f32 1x4"), c("columns", columns, "f32 4x1"), c("leading", leading, "f32 4"), c("diagonal", diagonal, "f32 1x4")]
 
 
 def groups():
-    result = {f.__name__: f() for f in (complex_views, numbers, integer_limits, empty, behind_the_end, from_the_end, one_place, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, unannotated_views, odd_calls, parts, memory_views, sizes_of_a_run, filled_diagonals, pairs, beside_gaps)}
+    result = {f.__name__: f() for f in (complex_views, numbers, integer_limits, empty, behind_the_end, from_the_end, one_place, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, unannotated_views, odd_calls, parts, memory_views, sizes_of_a_run, filled_diagonals, pairs, beside_gaps, repeated)}
     for name, group in result.items():
         names = [case.name for case in group]
         assert len(set(names)) == len(names), f"{name}: two cases of one name"

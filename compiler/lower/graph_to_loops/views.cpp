@@ -626,16 +626,18 @@ static void addScattersOfParts(OpTable &t) {
     Expr offset = o.expr("storage_offset", 0); // from where the operand begins (graph::readStorage)
     const graph::TensorType *type = o.typeOf("self");
     std::optional<std::vector<int>> order = type ? denseOrder(o, *type) : std::nullopt;
-    if (!order) {
-      // In memory with the gaps that its operand has: nobody sees what is written there.
+    const std::optional<int64_t> end = endOf(o.exprs("size"), strides, offset), from = offset.asConst(), have = x.numel().asConst();
+    if (!order || (end && from && have && (*from < 0 || *end > *have))) {
+      // In memory with the gaps that its operand has, and as far as the part reaches before and behind it: nobody sees what is written there.
       const std::optional<Expr> all = type ? spanOf(o, *type) : std::nullopt;
       if (!all) return o.fail("several of its operand's elements lie at one place");
-      if (std::string why = stridesFault(o, *all, o.exprs("size"), strides, offset); !why.empty()) return o.fail(why);
-      const Strided memory = o.ctx.allocate(x.dtype(), {*all});
-      const Strided w{memory.buffer, memory.dtype, type->strides, 0};
-      o.ctx.store(full(o.ctx, {*all}, x.dtype(), 0), memory);
+      const Expr before = from && *from < 0 ? -*from : 0, reach = end && all->isConst() ? std::max(*end, all->constValue()) : *all;
+      if (std::string why = stridesFault(o, before + reach, o.exprs("size"), strides, before + offset); !why.empty()) return o.fail(why);
+      const Strided memory = o.ctx.allocate(x.dtype(), {before + reach});
+      const Strided w{memory.buffer, memory.dtype, type->strides, before};
+      o.ctx.store(full(o.ctx, {before + reach}, x.dtype(), 0), memory);
       o.ctx.store(x, w);
-      o.ctx.store(s, {w.buffer, w.dtype, strides, offset});
+      o.ctx.store(s, {w.buffer, w.dtype, strides, before + offset});
       return {Tensor::strided(o.ctx, x.dtype(), x.sizes(), w)};
     }
     if (std::string why = stridesFault(o, x.numel(), o.exprs("size"), strides, offset); !why.empty()) return o.fail(why);

@@ -174,23 +174,16 @@ std::optional<Insertion> insertionOf(Graph &g, const Node &n, size_t entry, size
   if (op == "aten.view" && in.dtype != out.dtype) return Insertion{"aten.view.dtype", {part, in.dtype}};
   if (oneOf(op,
             {"aten.view", "aten._unsafe_view", "aten.reshape", "aten.reshape_as", "aten.flatten", "aten.unflatten",
-             "aten.ravel", "aten.squeeze", "aten.unsqueeze", "aten.view_as", "aten._reshape_alias", "aten.atleast_1d"}))
+             "aten.ravel", "aten.squeeze", "aten.unsqueeze", "aten.view_as", "aten._reshape_alias", "aten.atleast_1d",
+             // Of elements that are repeated strides say where they lie.
+             "aten.expand", "aten.expand_as"}))
     return Insertion{"aten.reshape.default", {part, sizeList(g, in.sizes)}};
-  if (oneOf(op, {"aten.expand", "aten.expand_as"}))
-    // Torch refuses writes to elements that are repeated, so nothing was repeated.
-    return in.sizes == out.sizes ? std::optional(Insertion{"aten.alias.default", {part}})
-           : in.sizes.size() < out.sizes.size() && std::equal(in.sizes.rbegin(), in.sizes.rend(), out.sizes.rbegin())
-               ? std::optional(Insertion{"aten.reshape.default", {part, sizeList(g, in.sizes)}})
-               : std::nullopt;
   // Each is its own inverse.
   if (oneOf(op, {"aten.conj", "aten._conj", "prims.conj", "aten._neg_view", "aten.mH", "aten.adjoint",
                  "aten.matrix_H"}))
     return Insertion{n.target, {part}};
   if (op == "aten.view_as_real") return Insertion{"aten.view_as_complex.default", {part}};
   if (op == "aten.view_as_complex") return Insertion{"aten.view_as_real.default", {part}};
-  if (oneOf(op, {"aten.as_strided", "aten.unfold"}))
-    return Insertion{"aten.as_strided_scatter.default",
-                     {whole, part, sizeList(g, out.sizes), sizeList(g, out.strides), sizeArgument(g, out.offset)}};
   return std::nullopt;
 }
 

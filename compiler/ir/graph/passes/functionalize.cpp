@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -230,23 +231,22 @@ private:
     return negative ? negated : conjugate;
   }
 
-  /// Whether elements of the view may lie at one place: what is left there after a write then hangs on the order of the writes, which torch
-  /// does not define.
-  static bool repeatsElements(const Step &s) {
-    const std::string_view op = std::string_view(s.node.target).substr(0, s.node.target.rfind('.'));
-    if (op != "aten.as_strided" && op != "aten.unfold") return false;
+  /// Whether elements of a tensor of those sizes and strides lie at one place, or may.
+  static bool elementsMeet(const TensorType &t) {
     std::vector<size_t> order;
-    for (size_t d = 0; d < s.out.sizes.size(); ++d) {
-      if (s.out.sizes[d].isConst(0)) return false;
-      if (!s.out.sizes[d].isConst(1)) order.push_back(d);
+    for (size_t d = 0; d < t.sizes.size(); ++d) {
+      if (t.sizes[d].isConst(0)) return false;
+      if (!t.sizes[d].isConst(1)) order.push_back(d);
     }
+    // One dimension moves from element to element, whatever its size.
+    if (order.size() == 1 && t.strides[order[0]].isConst() && !t.strides[order[0]].isConst(0)) return false;
     for (size_t d : order)
-      if (!s.out.sizes[d].isConst() || !s.out.strides[d].isConst()) return op == "aten.as_strided" || unfoldsOverlap(s.node);
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return s.out.strides[a].constValue() < s.out.strides[b].constValue(); });
+      if (!t.sizes[d].isConst() || !t.strides[d].isConst()) return true;
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return t.strides[a].constValue() < t.strides[b].constValue(); });
     int64_t reach = 0; // of the dimensions with smaller strides, in elements
     for (size_t d : order) {
-      if (s.out.strides[d].constValue() <= reach) return true;
-      reach += (s.out.sizes[d].constValue() - 1) * s.out.strides[d].constValue();
+      if (t.strides[d].constValue() <= reach) return true;
+      reach += (t.sizes[d].constValue() - 1) * t.strides[d].constValue();
     }
     return false;
   }
@@ -255,10 +255,70 @@ private:
     const int64_t *n = size ? std::get_if<int64_t>(size) : nullptr, *by = step ? std::get_if<int64_t>(step) : nullptr;
     return !n || !by || *by < *n;
   }
+  /// Whether the step shows one element of its operand at several places. What is left there after a write to them then hangs on the order of the
+  /// writes, which torch does not define.
+  static bool repeatsElements(const Step &s) {
+    const std::string_view op = std::string_view(s.node.target).substr(0, s.node.target.rfind('.'));
+    if (op == "aten.unfold" && !allConst(s.out)) return unfoldsOverlap(s.node);
+    if (op == "aten.as_strided" || op == "aten.unfold") return elementsMeet(s.out);
+    if (op != "aten.expand" && op != "aten.expand_as") return false;
+    const size_t lead = s.out.sizes.size() - s.in.sizes.size();
+    for (size_t d = 0; d < s.out.sizes.size(); ++d)
+      if (s.out.sizes[d] != (d < lead ? Expr(1) : s.in.sizes[d - lead])) return true;
+    return false;
+  }
+  static bool allConst(const TensorType &t) {
+    auto isConst = [](const Expr &e) { return e.isConst(); };
+    return std::all_of(t.sizes.begin(), t.sizes.end(), isConst) && std::all_of(t.strides.begin(), t.strides.end(), isConst);
+  }
   /// Every element that it writes gets the same value.
   static bool writesOneValue(const Node &n) {
     const std::string_view op = std::string_view(n.target).substr(0, n.target.rfind('.'));
     return op == "aten.fill_" || op == "aten.zero_";
+  }
+
+  static Error throughView(const Step &s, const Node &from) {
+    return fail(diag::MutationUnsupported, from.loc, from.target, fmt::format("it writes through {}", s.node.target));
+  }
+  /// Whether only strides say where the elements of the step's result lie in its operand.
+  static bool liesByStrides(const Step &s) {
+    const std::string_view op = std::string_view(s.node.target).substr(0, s.node.target.rfind('.'));
+    return op == "aten.as_strided" || op == "aten.unfold" || repeatsElements(s);
+  }
+  /// Whether the step shows its operand's elements as they are, wherever they lie.
+  bool keepsElements(const Step &s) {
+    View alone;
+    alone.chain = {s};
+    return s.in.dtype == s.out.dtype && !signsPending(alone, false) && !signsPending(alone, true);
+  }
+
+  /// Puts `x`, the new content of a view whose elements lie by strides, into what some step of its chain looks at: gives that with its new content,
+  /// and how many steps are left in front. Elements that as_strided finds need not be among those of its operand, so they go into the memory itself.
+  Result<std::pair<ValueId, size_t>> writeByStrides(const View &v, const std::vector<ValueId> &before, ValueId x, const Node &from) {
+    const auto first = std::find_if(v.chain.begin(), v.chain.end(), liesByStrides);
+    size_t at = v.chain.size();
+    while (at > 0 && keepsElements(v.chain[at - 1])) --at;
+    const TensorType &in = at < v.chain.size() ? v.chain[at].in : v.chain.back().out;
+    const bool anywhere = std::any_of(v.chain.begin(), v.chain.end(), [](const Step &s) { return s.node.target.starts_with("aten.as_strided."); });
+    if (at > static_cast<size_t>(first - v.chain.begin()) || (anywhere && at > 0) ||
+        !sameStrides(in.sizes, in.strides, g_.value(before[at]).type.strides))
+      return throughView(*first, from);
+    TensorType part = v.chain.back().out;
+    const bool several = std::any_of(v.chain.begin(), v.chain.end(), repeatsElements) && elementsMeet(part);
+    if (several && !writesOneValue(from))
+      return fail(diag::MutationUnsupported, from.loc, from.target,
+                  fmt::format("several elements of what it writes lie at one place ({})", first->node.target));
+    for (size_t d = part.sizes.size(); several && d-- > 0;) {
+      if (!part.strides[d].isConst(0) || part.sizes[d].isConst(0)) continue;
+      const std::ptrdiff_t place = static_cast<std::ptrdiff_t>(d);
+      part.sizes.erase(part.sizes.begin() + place), part.strides.erase(part.strides.begin() + place);
+      x = emit("aten.select.int", {x, static_cast<int64_t>(d), int64_t(0)}, fresh(part), from, g_.value(x).name + "_once");
+    }
+    applied(Rule::WriteThroughView);
+    const Expr offset = part.offset - in.offset + g_.value(before[at]).type.offset;
+    const ValueId whole = emit("aten.as_strided_scatter.default", {before[at], x, sizeList(g_, part.sizes), sizeList(g_, part.strides), sizeArgument(g_, offset)},
+                               fresh(in), from, g_.value(v.chain[at].node.outputs[v.chain[at].entry][v.chain[at].index]).name + "_base");
+    return std::pair(whole, at);
   }
 
   /// `x`, the new content of the view, becomes the content of its memory.
@@ -272,10 +332,13 @@ private:
     std::vector<ValueId> before{memories_[v.memory].current};
     for (size_t i = 0; i + 1 < v.chain.size(); ++i) before.push_back(apply(v.chain[i], before.back()));
     ValueId whole = x;
-    for (size_t i = v.chain.size(); i-- > 0;) {
-      if (repeatsElements(v.chain[i]) && !writesOneValue(from))
-        return fail(diag::MutationUnsupported, from.loc, from.target,
-                    fmt::format("several elements of what it writes lie at one place ({})", v.chain[i].node.target));
+    size_t left = v.chain.size();
+    if (std::any_of(v.chain.begin(), v.chain.end(), liesByStrides)) {
+      Result<std::pair<ValueId, size_t>> put = writeByStrides(v, before, x, from);
+      if (!put) return put.takeError();
+      std::tie(whole, left) = *put;
+    }
+    for (size_t i = left; i-- > 0;) {
       if (std::optional<ValueId> joined = joinParts(v.chain[i], before[i], whole, from)) {
         applied(Rule::JoinParts);
         whole = *joined;
@@ -283,9 +346,7 @@ private:
       }
       std::optional<Insertion> ins = insertionOf(g_, v.chain[i].node, v.chain[i].entry,
                                                  v.chain[i].index, before[i], whole, v.chain[i].in, v.chain[i].out);
-      if (!ins)
-        return fail(diag::MutationUnsupported, from.loc, from.target,
-                    fmt::format("it writes through {}", v.chain[i].node.target));
+      if (!ins) return throughView(v.chain[i], from);
       applied(Rule::WriteThroughView);
       whole = emit(ins->target, ins->args, fresh(v.chain[i].in), from,
                    g_.value(v.chain[i].node.outputs[v.chain[i].entry][v.chain[i].index]).name + "_base");
