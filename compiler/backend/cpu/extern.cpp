@@ -1,4 +1,6 @@
 // Library functions by the names that kernels use (CUDA's libdevice).
+#include <cmath>
+
 #include "backend/common/special.h"
 #include "backend/cpu/emitter.h"
 #include "ir/tile/tile.h"
@@ -8,6 +10,27 @@
 namespace neso::cpu {
 
 using llvm::Value;
+
+/// x times two to the power of n, rounded once. Floats are scaled in double, which has room for all of it; a double goes down in steps that keep
+/// 53 bits until the last.
+Value *Emitter::scaledByPower(Value *x, Value *n) {
+  llvm::Type *t = x->getType(), *wide = t->getWithNewType(b.getDoubleTy()), *bits = t->getWithNewType(b.getInt64Ty());
+  const bool isF64 = t->getScalarType()->isDoubleTy();
+  const int64_t most = isF64 ? 3000 : 400, down = 1022 - 53, up = 1023;
+  auto number = [&](int64_t v) { return llvm::ConstantInt::getSigned(bits, v); };
+  auto power = [&](Value *k) { return b.CreateBitCast(b.CreateShl(b.CreateAdd(k, number(1023)), 52), wide); };
+  Value *left = b.CreateSExtOrTrunc(n, bits), *y = b.CreateFPCast(x, wide);
+  left = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, number(most)), number(-most));
+  for (int step = 0; isF64 && step < 2; ++step) {
+    Value *part = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, number(up)), number(-1022));
+    // Whole only where nothing is left behind it.
+    part = b.CreateSelect(b.CreateICmpSLT(left, number(-1022)), number(-down), part);
+    y = b.CreateFMul(y, power(part));
+    left = b.CreateSub(left, part);
+  }
+  left = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, number(up)), number(-1022));
+  return b.CreateFPCast(b.CreateFMul(y, power(left)), t);
+}
 
 Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::ArrayRef<Value *> args) {
   llvm::StringRef name = symbol;
@@ -119,6 +142,48 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
       if (is("llround") || is("lround")) return toInt(rounded(llvm::Intrinsic::round));
       if (is("float_as_int") || is("float_as_uint") || name == "double_as_longlong") return b.CreateBitCast(x, integer);
     }
+    if (isF64 && (name == "double2hiint" || name == "double2loint")) {
+      Value *bits = b.CreateBitCast(x, t->getWithNewType(b.getInt64Ty()));
+      return b.CreateTrunc(name == "double2hiint" ? b.CreateLShr(bits, 32) : bits, resultType);
+    }
+    if (is("ldexp") || is("scalbn")) return scaledByPower(x, y);
+    if (is("norm3d") || is("rnorm3d")) {
+      // In double the squares of floats are exact enough and do not overflow; those of doubles are taken beside the largest.
+      llvm::Type *wide = t->getWithNewType(b.getDoubleTy());
+      Value *largest = nullptr, *sum = llvm::ConstantFP::get(wide, 0.0), *one = llvm::ConstantFP::get(wide, 1.0);
+      llvm::SmallVector<Value *, 3> parts;
+      for (Value *a : args) {
+        parts.push_back(b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, b.CreateFPCast(a, wide)));
+        largest = largest ? b.CreateMaxNum(largest, parts.back()) : parts.back();
+      }
+      Value *plain = b.CreateOr(b.CreateFCmpOEQ(largest, llvm::ConstantFP::get(wide, 0.0)), b.CreateFCmpOEQ(largest, llvm::ConstantFP::getInfinity(wide)));
+      Value *scale = b.CreateSelect(plain, one, largest);
+      for (Value *part : parts) {
+        Value *quotient = b.CreateFDiv(part, scale);
+        sum = b.CreateFAdd(sum, b.CreateFMul(quotient, quotient));
+      }
+      Value *norm = b.CreateFMul(b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, sum), scale);
+      norm = b.CreateSelect(b.CreateFCmpOEQ(largest, llvm::ConstantFP::getInfinity(wide)), largest, norm);
+      return b.CreateFPCast(is("rnorm3d") ? b.CreateFDiv(one, norm) : norm, t);
+    }
+    if (is("ilogb") || is("logb")) {
+      // The exponent of |x|; numbers too small for their own are scaled first.
+      llvm::Type *bitsType = t->getWithNewType(b.getIntNTy(isF64 ? 64 : 32));
+      const int mantissa = isF64 ? 52 : 23, bias = isF64 ? 1023 : 127, up = isF64 ? 54 : 25;
+      Value *a = b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+      Value *small = b.CreateFCmpOLT(a, c(isF64 ? 0x1p-1022 : 0x1p-126));
+      Value *bits = b.CreateBitCast(b.CreateSelect(small, b.CreateFMul(a, c(std::ldexp(1.0, up))), a), bitsType);
+      Value *exponent = b.CreateSub(b.CreateLShr(bits, mantissa), llvm::ConstantInt::get(bitsType, bias));
+      exponent = b.CreateSub(exponent, b.CreateSelect(small, llvm::ConstantInt::get(bitsType, up), llvm::Constant::getNullValue(bitsType)));
+      Value *zero = b.CreateFCmpOEQ(a, c(0.0)), *infinite = b.CreateFCmpOEQ(a, llvm::ConstantFP::getInfinity(t)), *none = b.CreateFCmpUNO(x, x);
+      if (is("logb")) {
+        Value *r = b.CreateSelect(infinite, a, b.CreateSIToFP(exponent, t));
+        return b.CreateSelect(none, x, b.CreateSelect(zero, llvm::ConstantFP::getInfinity(t, true), r));
+      }
+      auto number = [&](int64_t n) { return llvm::ConstantInt::getSigned(resultType, n); };
+      Value *r = b.CreateSelect(infinite, number(INT32_MAX), b.CreateSExtOrTrunc(exponent, resultType));
+      return b.CreateSelect(b.CreateOr(zero, none), number(INT32_MIN), r);
+    }
     if (is("powi")) {
       // In double precision every int32 exponent is exact.
       llvm::Type *wide = t->getWithNewType(b.getDoubleTy());
@@ -139,7 +204,31 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
   if (name == "max" || name == "llmax") return b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, x, y);
   if (name == "umin" || name == "ullmin") return b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, x, y);
   if (name == "umax" || name == "ullmax") return b.CreateBinaryIntrinsic(llvm::Intrinsic::umax, x, y);
-  if (name == "mul24") return b.CreateMul(x, y);
+  // Of the lowest 24 bits.
+  if (name == "mul24" || name == "umul24") {
+    auto low = [&](Value *v) {
+      Value *top = b.CreateShl(v, 8);
+      return name == "mul24" ? b.CreateAShr(top, 8) : b.CreateLShr(top, 8);
+    };
+    return b.CreateMul(low(x), low(y));
+  }
+  // Means that do not overflow, rounded down and up.
+  if (name == "hadd") return b.CreateAdd(b.CreateAnd(x, y), b.CreateAShr(b.CreateXor(x, y), 1));
+  if (name == "uhadd") return b.CreateAdd(b.CreateAnd(x, y), b.CreateLShr(b.CreateXor(x, y), 1));
+  if (name == "rhadd") return b.CreateSub(b.CreateOr(x, y), b.CreateAShr(b.CreateXor(x, y), 1));
+  if (name == "urhadd") return b.CreateSub(b.CreateOr(x, y), b.CreateLShr(b.CreateXor(x, y), 1));
+  // |x - y| + z
+  if (name == "sad" || name == "usad") {
+    const bool isSigned = name == "sad";
+    const llvm::Intrinsic::ID least = isSigned ? llvm::Intrinsic::smin : llvm::Intrinsic::umin, most = isSigned ? llvm::Intrinsic::smax : llvm::Intrinsic::umax;
+    return b.CreateAdd(b.CreateSub(b.CreateBinaryIntrinsic(most, x, y), b.CreateBinaryIntrinsic(least, x, y)), args[2]);
+  }
+  // The lowest set bit, counted from 1; 0: none.
+  if (name == "ffs" || name == "ffsll") {
+    Value *place = b.CreateAdd(b.CreateBinaryIntrinsic(llvm::Intrinsic::cttz, x, b.getFalse()), llvm::ConstantInt::get(x->getType(), 1));
+    Value *zero = llvm::Constant::getNullValue(x->getType());
+    return b.CreateZExtOrTrunc(b.CreateSelect(b.CreateICmpEQ(x, zero), zero, place), typeLike(elementOf(op->getResult(0).getType()), x));
+  }
   if (name == "mulhi" || name == "umulhi" || name == "mul64hi" || name == "umul64hi") {
     const bool isUnsigned = name.starts_with("u");
     llvm::Type *t = x->getType();
@@ -150,6 +239,10 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
   }
   llvm::Type *resultType = typeLike(elementOf(op->getResult(0).getType()), x);
   if (resultType->isFPOrFPVectorTy()) {
+    if (name == "hiloint2double") {
+      llvm::Type *wide = x->getType()->getWithNewType(b.getInt64Ty());
+      return b.CreateBitCast(b.CreateOr(b.CreateShl(b.CreateZExt(x, wide), 32), b.CreateZExt(y, wide)), resultType);
+    }
     if (name == "int_as_float" || name == "uint_as_float" || name == "longlong_as_double")
       return b.CreateBitCast(x, resultType);
     if (name.starts_with("int2") || name.starts_with("ll2")) return b.CreateSIToFP(x, resultType);

@@ -65,21 +65,22 @@ Value callLibrary(Evaluator &e, const Builtin &self, Args &a) {
   std::string_view variants = row->variants;
   bool predicate = variants.starts_with("!");
   if (predicate) variants.remove_prefix(1);
-  while (!variants.empty()) {
-    size_t comma = variants.find(',');
-    std::string_view v = variants.substr(0, comma);
-    variants = comma == std::string_view::npos ? std::string_view{} : variants.substr(comma + 2);
-    size_t arrow = v.find('>');
-    bool match = arrow == args.size();
-    for (size_t i = 0; i < args.size() && match; ++i) {
-      // A signed and an unsigned integer of one width are the same to the library.
-      Scalar want = scalar(typeOf(v[i])), is = args[i].type->element;
-      match = is == want || (is.isInt() && want.isInt() && is.bits() == want.bits());
+  // Functions like mulhi differ between signed and unsigned integers; others are there for one of them, and serve the other of that width.
+  for (const bool exact : {true, false})
+    for (std::string_view rest = variants; !rest.empty();) {
+      size_t comma = rest.find(',');
+      std::string_view v = rest.substr(0, comma);
+      rest = comma == std::string_view::npos ? std::string_view{} : rest.substr(comma + 2);
+      size_t arrow = v.find('>');
+      bool match = arrow == args.size();
+      for (size_t i = 0; i < args.size() && match; ++i) {
+        Scalar want = scalar(typeOf(v[i])), is = args[i].type->element;
+        match = is == want || (!exact && is.isInt() && want.isInt() && is.bits() == want.bits());
+      }
+      if (!match) continue;
+      Value r = external(e, args, std::string(v.substr(arrow + 3)), scalar(typeOf(v[arrow + 1])), "", "", true);
+      return predicate && r ? e.s.cast(r, scalar(DT::I1)) : r;
     }
-    if (!match) continue;
-    Value r = external(e, args, std::string(v.substr(arrow + 3)), scalar(typeOf(v[arrow + 1])), "", "", true);
-    return predicate && r ? e.s.cast(r, scalar(DT::I1)) : r;
-  }
   return e.c.fail(diag::TrLibdeviceType, name, have);
 }
 

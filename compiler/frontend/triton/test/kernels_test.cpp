@@ -753,6 +753,23 @@ def k(p, B: tl.constexpr):
   EXPECT_TRUE(holds(textOf("x.__matmul__(x)"), "E1")) << textOf("x.__matmul__(x)");
 }
 
+TEST(Kernels, LibraryFunctionsKnowSigns) {
+  const std::string source = R"(
+from triton.language.extra import libdevice
+@triton.jit
+def k(x, y):
+    o = tl.arange(0, 16)
+    tl.store(y + o, libdevice.mulhi(tl.load(x + o), tl.load(x + o)))
+    tl.store(y + o, libdevice.popc(tl.load(x + o)))
+)";
+  for (const auto &[type, symbol] : {std::pair{"i32", "\"__nv_mulhi\""}, {"u32", "\"__nv_umulhi\""}}) {
+    KernelRequest r;
+    r.function = "k", r.signature = fmt::format("*{},*i32", type);
+    EXPECT_TRUE(holds(compileText(source, r), symbol)) << compileText(source, r);
+    EXPECT_TRUE(holds(compileText(source, r), "\"__nv_popc\"")) << compileText(source, r);
+  }
+}
+
 TEST(Kernels, GridsAreEvaluated) {
   Result<std::vector<int64_t>> g =
       evaluateGrid("lambda meta: (triton.cdiv(n, meta['B']), 2)", {{"n", "100"}, {"B", "32"}});
