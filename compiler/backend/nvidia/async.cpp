@@ -14,10 +14,9 @@ void Emitter::emitRing(mlir::Operation *op) {
   llvm::Type *element = typeOf(type.getElementType());
   LinearLayout layout = dotBuffer(chip_, Sizes(shape.begin(), shape.end()), static_cast<int>(alloc.getFast()),
                                   static_cast<int>(8 * sharedBytes(element)));
-  const int64_t bytes = sharedBytes(element) << layout.totalOutBits();
   const bool copied = isCopiedInto(alloc.getRing());
   SharedTile ring{
-      shared_.allocate(bytes * type.getSlots(), copied ? "software pipeline" : "operand of a loop's products"), layout,
+      shared_.allocate(slotBytes(alloc) * type.getSlots(), copied ? "software pipeline" : "operand of a loop's products"), layout,
       element};
   ring.synchronised = copied;
   // Copies wait for nobody: whoever still uses these bytes for something else has left them from here on.
@@ -34,9 +33,8 @@ void Emitter::emitRingEnd(mlir::Operation *op) { shared_.release(rings_.find(op-
 
 SharedTile Emitter::slotOf(mlir::Value ring, mlir::Value slot) {
   SharedTile tile = rings_.find(ring)->second;
-  const int64_t bytes = sharedBytes(tile.element) << tile.layout.totalOutBits();
   if (llvm::cast<ttg::RingType>(ring.getType()).getSlots() > 1)
-    tile.byteOffset = b.CreateMul(scalar(slot), b.getInt32(static_cast<uint32_t>(bytes)));
+    tile.byteOffset = b.CreateMul(scalar(slot), b.getInt32(static_cast<uint32_t>(slotBytes(ring.getDefiningOp<ttg::LocalAllocOp>()))));
   return tile;
 }
 

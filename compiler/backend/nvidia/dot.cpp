@@ -421,6 +421,15 @@ bool isCopiedInto(mlir::Value ring) {
   return llvm::any_of(ring.getUsers(), [](mlir::Operation *user) { return llvm::isa<ttg::AsyncCopyOp, ttg::BulkCopyOp>(user); });
 }
 
+int64_t slotBytes(ttg::LocalAllocOp alloc) {
+  ttg::RingType type = alloc.getRing().getType();
+  const mlir::Type element = type.getElementType();
+  const int64_t bytes = element.isIntOrFloat() ? std::max<int64_t>(8, element.getIntOrFloatBitWidth()) / 8 : 8;
+  const mlir::RankedTensorType tile = type.getTileType();
+  const auto rows = alloc->getAttrOfType<mlir::IntegerAttr>(tile::kSlotRowsAttr);
+  return bytes * (rows ? rows.getInt() * tile.getDimSize(alloc.getFast()) : tile.getNumElements());
+}
+
 bool isReadByProductsAlone(ttg::LocalLoadOp load, const Chip &chip, int warps) {
   if (load.getOffsets()) return false;
   auto isProduct = [&](mlir::Operation *user) {

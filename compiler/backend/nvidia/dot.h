@@ -88,6 +88,8 @@ struct DotPlan {
   int64_t partK = 0;
   /// Wgmma: the instructions compute so many columns, and leave the sums of those behind them as they are.
   int64_t columns = 0;
+  /// Wgmma: of the right operand, of all groups.
+  int64_t columnsRead() const { return columns * warps[1]; }
 };
 
 /// How the warps of a block share a product.
@@ -128,6 +130,8 @@ mlir::Value operandSource(mlir::Value v);
 mlir::Value ringOf(mlir::Value v);
 /// Whether a ring is filled by asynchronous copies, whose wait is an operation of its own.
 bool isCopiedInto(mlir::Value ring);
+/// Of a ring's slot: all of a tile, or the rows of it that lie there (tile::kSlotRowsAttr).
+int64_t slotBytes(ttg::LocalAllocOp ring);
 /// Whether all uses of a tile are products that read the ring themselves: no register holds it then.
 bool isReadByProductsAlone(ttg::LocalLoadOp load, const Chip &chip, int warps);
 

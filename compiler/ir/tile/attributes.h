@@ -13,6 +13,8 @@ inline constexpr const char *kValidKAttr = "tt.valid_k";
 inline constexpr const char *kValidMAttr = "tt.valid_m";
 /// The same of N and columns.
 inline constexpr const char *kValidNAttr = "tt.valid_n";
+/// Integer of a ttg.local_alloc, from 1: so many rows of each tile, along the dim beside `fast`, lie in a slot; nobody reads those behind them.
+inline constexpr const char *kSlotRowsAttr = "ttg.rows";
 /// Unit of a tt.reduce: lanes that are masked off hold what changes no result.
 inline constexpr const char *kMaskedLanesNeutralAttr = "tt.masked_lanes_neutral";
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "ir/layout/axis.h"
+#include "ir/tile/attributes.h"
 #include "ir/tile/placed.h"
 
 #include "mlir/IR/DialectImplementation.h"
@@ -94,6 +95,10 @@ LogicalResult BulkCopyOp::verify() {
   RankedTensorType tile = getRing().getType().getTileType();
   SmallVector<int64_t> box(tile.getShape());
   if (alloc.getFast() >= box.size()) return emitOpError("copies into a ring without neighbours");
+  if (IntegerAttr rows = alloc->getAttrOfType<IntegerAttr>(tile::kSlotRowsAttr)) {
+    if (box.size() != 2 || rows.getInt() < 1 || rows.getInt() > box[1 - alloc.getFast()]) return emitOpError() << "copies into slots of " << rows << " rows of " << tile;
+    box[1 - alloc.getFast()] = rows.getInt();
+  }
   std::rotate(box.begin() + alloc.getFast(), box.begin() + alloc.getFast() + 1, box.end());
   tt::TensorDescType desc = getDesc().getType();
   // Of a tensor with more axes than the tile a box has one element along the outer ones.

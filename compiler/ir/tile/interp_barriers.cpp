@@ -1,6 +1,8 @@
 // The interpreter on barriers in shared memory and the copies that they count. A barrier's value is three numbers a slot:
 // phases that have ended, arrivals and bytes that the phase at hand still waits for. All threads of a program are one here,
 // so whoever waits for what the program itself has not done waits for ever.
+#include <limits>
+
 #include "base/diagnostics/tile.h"
 #include "ir/tile/interp_impl.h"
 #include "ir/tile/placed.h"
@@ -30,7 +32,7 @@ Slot *Machine::barrierAt(Operation *op, Value barriers, Value number) {
 }
 
 bool Machine::beginBulkCopy(ttg::BulkCopyOp copy) {
-  BulkCopy begun{copy.getRing(), copy.getBarriers(), get(copy.getSlot())[0].i, get(copy.getBarrier())[0].i, {}};
+  BulkCopy begun{copy.getRing(), copy.getBarriers(), get(copy.getSlot())[0].i, get(copy.getBarrier())[0].i, 0, {}};
   const int64_t slots = copy.getRing().getType().getSlots();
   if (!barrierAt(copy, copy.getBarriers(), copy.getBarrier())) return false;
   if (begun.slot < 0 || begun.slot >= slots)
@@ -43,15 +45,18 @@ bool Machine::beginBulkCopy(ttg::BulkCopyOp copy) {
   // The descriptor's last axis is the tile's `fast`.
   RankedTensorType tile = copy.getRing().getType().getTileType();
   const size_t fast = copy.getRing().getDefiningOp<ttg::LocalAllocOp>().getFast();
-  begun.tile.resize(box.size());
-  SmallVector<int64_t> at(size_t(tile.getRank()), 0);
+  // Nobody reads what no box brings: whoever does gets what is no number.
+  const Slot nothing = isa<FloatType>(tile.getElementType()) ? slotOf(std::numeric_limits<double>::quiet_NaN()) : slotOf(std::numeric_limits<int64_t>::min() / 3);
+  begun.tile.assign(size_t(tile.getNumElements()), nothing);
+  begun.bytes = int64_t(box.size()) * tile.getElementTypeBitWidth() / 8;
+  SmallVector<int64_t> at(size_t(tile.getRank()), 0), sizes(copy.getDesc().getType().getBlockType().getShape().take_back(tile.getRank()));
   for (const Slot &element : box) {
     int64_t place = 0;
     for (size_t d = 0; d < at.size(); ++d) place = place * tile.getDimSize(unsigned(d)) + at[d];
     begun.tile[size_t(place)] = element;
     for (size_t i = at.size(); i-- > 0;) {
       const size_t d = i + 1 == at.size() ? fast : i < fast ? i : i + 1;
-      if (++at[d] < tile.getDimSize(unsigned(d))) break;
+      if (++at[d] < sizes[i]) break;
       at[d] = 0;
     }
   }
@@ -68,8 +73,7 @@ bool Machine::awaitPhase(ttg::AwaitOp await) {
     if (copy.barriers != await.getBarriers() || copy.barrier != number) return false;
     Lanes &ring = get(copy.ring);
     std::copy(copy.tile.begin(), copy.tile.end(), ring.begin() + copy.slot * int64_t(copy.tile.size()));
-    const unsigned bits = cast<ttg::RingType>(copy.ring.getType()).getElementType().getIntOrFloatBitWidth();
-    barrier[kBytes].i -= int64_t(copy.tile.size()) * bits / 8;
+    barrier[kBytes].i -= copy.bytes;
     return true;
   });
   settle(barrier, arrivalsOf(await.getBarriers()));

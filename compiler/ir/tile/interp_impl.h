@@ -103,6 +103,7 @@ private:
   struct BulkCopy {
     mlir::Value ring, barriers;
     int64_t slot, barrier;
+    int64_t bytes; // that the machine brings
     Lanes tile;
   };
   std::vector<BulkCopy> bulkCopies_;

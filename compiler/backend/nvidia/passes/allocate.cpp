@@ -59,7 +59,7 @@ public:
       ttg::LocalAllocOp alloc = cast<ttg::LocalAllocOp>(op_);
       ttg::RingType type = alloc.getRing().getType();
       const bool copied = isCopiedInto(alloc.getRing());
-      const int64_t bytes = type.getSlots() * type.getTileType().getNumElements() * elementBytes(type.getElementType());
+      const int64_t bytes = type.getSlots() * slotBytes(alloc);
       uses_.push_back(
           {Kind::Allocate, -1, alloc.getRing(), bytes, copied ? "software pipeline" : "operand of a loop's products",
            chip_.has(Feature::Wgmma) ? kPanelAlign : 16});

@@ -48,7 +48,8 @@ Value describeTensor(OpBuilder &entry, const PipelinedLoad &load, const Box &box
   SmallVector<int64_t, 3> shape;
   SmallVector<Value, 3> sizes, pitches;
   if (box.outer) shape.push_back(1);
-  for (int d : {1 - load.fast, load.fast}) shape.push_back(tile.getDimSize(unsigned(d)));
+  shape.push_back(load.rows ? load.rows : tile.getDimSize(unsigned(1 - load.fast)));
+  shape.push_back(tile.getDimSize(unsigned(load.fast)));
   for (const Box::Dim *dim : dimsOf(box, load.fast)) {
     const Polynomial size = dim->size ? *dim->size : Polynomial(INT32_MAX);
     Value wide = compute(entry, loc, size, box.scalars, entry.getI64Type());

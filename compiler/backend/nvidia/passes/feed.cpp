@@ -102,7 +102,7 @@ private:
     for (auto [once, box] : llvm::zip(once_, boxesOnce)) {
       Value any = isTurn(loop_.getLowerBound()), slot = constant(0);
       OpBuilder b = byProducer(any);
-      ttg::ExpectOp::create(b, loc_, once.full, slot, uint32_t(tileBytes(once.load->load)));
+      ttg::ExpectOp::create(b, loc_, once.full, slot, uint32_t(slotBytes(*once.load)));
       ttg::BulkCopyOp::create(b, once.load->load.getLoc(), box.descriptor, box.indices, once.load->ring, slot, once.full, slot);
     }
     for (int turn = 0; turn < plan_.slots; ++turn)
@@ -129,7 +129,7 @@ private:
     OpBuilder b = byProducer(inside);
     if (parity) ttg::AwaitOp::create(b, loc_, feed.empty, slot, parity);
     int64_t bytes = 0;
-    for (PipelinedLoad *load : feed.loads) bytes += tileBytes(load->load);
+    for (PipelinedLoad *load : feed.loads) bytes += slotBytes(*load);
     ttg::ExpectOp::create(b, loc_, feed.full, slot, uint32_t(bytes));
     for (auto [load, box] : llvm::zip(feed.loads, feed.boxes))
       ttg::BulkCopyOp::create(b, load->load.getLoc(), box.descriptor, box.indices, load->ring, slot, feed.full, slot);

@@ -16,6 +16,8 @@ struct PipelinedLoad {
   int fast; // the dim with neighbours in memory
   /// How many turns before the others its tile is read: 1 where products that run a turn ahead read it.
   int lead = 0;
+  /// Of its tile, along the dim that is not `fast`, the first that anything reads; 0: all. Only the machine's copies leave the others out.
+  int64_t rows = 0;
   mlir::Value ring = {};
 };
 
@@ -129,7 +131,10 @@ mlir::OpBuilder entryOf(mlir::scf::ForOp loop);
 /// Left for what the rest of the kernel wants of shared memory while a ring is live.
 inline constexpr int64_t kReserve = 16 * 1024;
 
-int64_t tileBytes(tt::LoadOp load);
+/// Of what is copied of the load's tile, which is what a slot of its ring holds.
+int64_t slotBytes(const PipelinedLoad &load);
+/// Of each load the rows that the loop's products read (PipelinedLoad::rows), if the machine copies whole tiles of one product.
+std::vector<int64_t> rowsRead(LoopPlan &plan, const Chip &chip, int warps);
 /// Decides on stepped, early and open, and the slots and turns that they take. most: slots.
 void planProducts(LoopPlan &plan, const Chip &chip, int warps, int most, Early early);
 /// Whether copies of 4 bytes or more can bring the tile in; sets the dim along which.

@@ -110,7 +110,7 @@ std::vector<PipelinedLoad> planOnceLoads(tt::FuncOp function, const std::vector<
       auto isSame = [&](const PipelinedLoad &other) { return other.load == load.load; };
       if (llvm::any_of(loads, isSame) || llvm::any_of(added, isSame)) continue;
       added.push_back(load);
-      more += tileBytes(load.load);
+      more += slotBytes(load);
     }
     if (bytes + more > chip.sharedPerBlock - kReserve) return;
     bytes += more;

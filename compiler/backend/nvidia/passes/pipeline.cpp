@@ -7,6 +7,7 @@
 #include "backend/nvidia/passes/masks.h"
 #include "backend/nvidia/passes/producer.h"
 #include "backend/nvidia/passes/resident.h"
+#include "ir/tile/attributes.h"
 #include "ir/tile/passes/axis_info.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
@@ -199,8 +200,9 @@ bool addLoad(LoopPlan &plan, tt::LoadOp load, const llvm::SmallDenseSet<Value> &
 
 bool isRow(tt::LoadOp load) { return isa<RankedTensorType>(load.getType()) && cast<RankedTensorType>(load.getType()).getRank() == 1; }
 
+/// rows: of each load in order (PipelinedLoad::rows); none: all of all.
 std::optional<LoopPlan> planLoop(scf::ForOp loop, const Chip &chip, int warps, const PipelineOptions &options,
-                                 const AxisInfoAnalysis &axis) {
+                                 const AxisInfoAnalysis &axis, ArrayRef<int64_t> rows = {}) {
   const int most = options.most;
   LoopPlan plan;
   plan.loop = loop;
@@ -217,7 +219,9 @@ std::optional<LoopPlan> planLoop(scf::ForOp loop, const Chip &chip, int warps, c
     llvm::SetVector<tt::LoadOp> loads;
     for (Value operand : {dot.getA(), dot.getB()}) loadsBehind(operand, loop.getBody(), loads);
     for (tt::LoadOp load : loads) {
-      if (seen.insert(load).second && !isRow(load) && addLoad(plan, load, *written, axis)) bytes += tileBytes(load);
+      if (!seen.insert(load).second || isRow(load) || !addLoad(plan, load, *written, axis)) continue;
+      if (!rows.empty()) plan.loads.back().rows = rows[plan.loads.size() - 1];
+      bytes += slotBytes(plan.loads.back());
     }
   }
   if (plan.loads.empty()) return std::nullopt;
@@ -225,6 +229,16 @@ std::optional<LoopPlan> planLoop(scf::ForOp loop, const Chip &chip, int warps, c
   if (plan.slots < 2) return std::nullopt;
   planProducts(plan, chip, warps, most, options.early);
   return plan;
+}
+
+/// The plan of a loop whose tiles the machine copies, where it copies no more of them than products read: more slots fit.
+void leaveOutRows(LoopPlan &plan, const Chip &chip, int warps, const PipelineOptions &options, const AxisInfoAnalysis &axis) {
+  const std::vector<int64_t> rows = rowsRead(plan, chip, warps);
+  if (plan.boxes.empty() || llvm::all_of(rows, [](int64_t n) { return n == 0; })) return;
+  std::optional<LoopPlan> shorter = planLoop(plan.loop, chip, warps, options, axis, rows);
+  std::string why;
+  planBoxes(*shorter, chip, why);
+  if (!shorter->boxes.empty()) plan = std::move(*shorter);
 }
 
 /// Rows and columns of numbers beside the products (scales, biases) are copied ahead as their tiles are: each turn would wait for memory else. Where
@@ -253,7 +267,9 @@ Value ringFor(const PipelinedLoad &load, int slots, OpBuilder &b, Location loc) 
   const RankedTensorType tile = cast<RankedTensorType>(tt::LoadOp(load.load).getType());
   SmallVector<int64_t> shape{slots};
   shape.append(tile.getShape().begin(), tile.getShape().end());
-  return ttg::LocalAllocOp::create(b, loc, ttg::RingType::get(b.getContext(), shape, tile.getElementType()), uint32_t(load.fast));
+  ttg::LocalAllocOp ring = ttg::LocalAllocOp::create(b, loc, ttg::RingType::get(b.getContext(), shape, tile.getElementType()), uint32_t(load.fast));
+  if (load.rows) ring->setAttr(tile::kSlotRowsAttr, b.getI32IntegerAttr(int32_t(load.rows)));
+  return ring;
 }
 
 namespace {
@@ -411,7 +427,7 @@ private:
     OpBuilder b = OpBuilder::atBlockBegin(&one.getBody().emplaceBlock());
     if (parity) ttg::AwaitOp::create(b, loc_, empty_, slot, parity);
     int64_t bytes = 0;
-    for (const PipelinedLoad &load : plan_.loads) bytes += tileBytes(load.load);
+    for (const PipelinedLoad &load : plan_.loads) bytes += slotBytes(load);
     ttg::ExpectOp::create(b, loc_, full_, slot, uint32_t(bytes));
     for (auto [load, box] : llvm::zip(plan_.loads, boxes_))
       ttg::BulkCopyOp::create(b, load.load.getLoc(), box.descriptor, box.indices, load.ring, slot, full_, slot);
@@ -736,9 +752,12 @@ static bool pipelineOverPrograms(tt::FuncOp function, const Chip &chip, int warp
     copy->walk([&](scf::ForOp loop) {
       if (std::optional<LoopPlan> plan = planLoop(loop, chip, warps, options, axis)) plans.push_back(std::move(*plan));
     });
+    std::string reason;
+    if (plans.size() == 1) {
+      planBoxes(plans[0], chip, reason);
+      leaveOutRows(plans[0], chip, warps, options, axis);
+    }
   }
-  std::string reason;
-  if (plans.size() == 1) planBoxes(plans[0], chip, reason);
   if (plans.size() != 1 || !runsOverPrograms(plans[0], programs)) return false;
   rewriteResident(plans[0], programs, warps);
   function->setAttrs(copy->getOperation()->getAttrs());
@@ -769,6 +788,9 @@ int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, const Pipeli
       if (!fed) planRows(*plan, axis);
       plans.push_back(std::move(*plan));
     });
+    // Beside a producer threads copy what it does not.
+    if (llvm::none_of(plans, [](const LoopPlan &plan) { return plan.fed; }))
+      for (LoopPlan &plan : plans) leaveOutRows(plan, chip, warps, options, axis);
     if (options.most > 1) once = planOnceLoads(function, plans, chip, warps, axis);
   }
   copyOnce(once);

@@ -4,6 +4,7 @@
 #include "backend/common/opcodes.h"
 #include "backend/nvidia/passes/loop_plan.h"
 #include "backend/nvidia/passes/producer.h"
+#include "backend/nvidia/shared.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
@@ -20,9 +21,10 @@ DotPlan planOf(tt::DotOp dot, const Chip &chip, int warps) {
   return planDot(chip, shape, warps, types, precision);
 }
 
-int64_t tileBytes(tt::LoadOp load) {
-  RankedTensorType type = cast<RankedTensorType>(load.getType());
-  return type.getNumElements() * type.getElementTypeBitWidth() / 8;
+int64_t slotBytes(const PipelinedLoad &load) {
+  RankedTensorType type = cast<RankedTensorType>(tt::LoadOp(load.load).getType());
+  const int64_t elements = load.rows ? load.rows * type.getDimSize(unsigned(load.fast)) : type.getNumElements();
+  return elements * type.getElementTypeBitWidth() / 8;
 }
 
 namespace {
@@ -33,7 +35,7 @@ class ProductPlanner {
 public:
   ProductPlanner(LoopPlan &plan, const Chip &chip, int warps, int most)
       : plan_(plan), chip_(chip), warps_(warps), most_(most), body_(plan.loop.getBody()) {
-    for (PipelinedLoad &load : plan.loads) bytes_ += tileBytes(load.load);
+    for (PipelinedLoad &load : plan.loads) bytes_ += slotBytes(load);
     for (tt::DotOp dot : body_->getOps<tt::DotOp>()) dots_.push_back(dot);
   }
 
@@ -71,7 +73,7 @@ public:
       int fast = 0;
       if (!axis || dots_.size() == 1 || !load || load->getBlock() != plan_.loop->getBlock() || !load->hasOneUse() || tensorOf(load).getRank() != 2 || !isCopyable(load, *axis, fast)) continue;
       plan_.once.push_back({load, fast});
-      bytesOnce += tileBytes(load);
+      bytesOnce += slotBytes(plan_.once.back());
     }
     // All that the block's shared memory holds beside what else the kernel wants, up to what is asked for.
     const int fitting = int((chip_.sharedPerBlock - kReserve - bytesOnce) / bytes_);
@@ -86,6 +88,17 @@ public:
       if (!plan_.rotated) plan_.once.clear();
     }
     return true;
+  }
+
+  /// Columns of the right operand that do not count are the last rows of its tile, where that is one panel along K.
+  std::vector<int64_t> rowsRead() {
+    std::vector<int64_t> rows(plan_.loads.size(), 0);
+    if (!plan_.wholeTiles || placeOf(dots_[0].getB(), 0) != GroupOperand::AlongK) return rows;
+    const PipelinedLoad &load = *onlyLoadOf(dots_[0].getB());
+    RankedTensorType tile = tensorOf(tt::LoadOp(load.load).getResult());
+    const int64_t span = tile.getDimSize(unsigned(load.fast)) * tile.getElementTypeBitWidth() / 8, columns = byWarpGroups(dots_[0])->columnsRead();
+    if (span <= kPanelSpan && columns < tile.getDimSize(unsigned(1 - load.fast))) rows[size_t(&load - plan_.loads.data())] = columns;
+    return rows;
   }
 
 private:
@@ -211,7 +224,7 @@ private:
     const int64_t words = (product.operandA.inSize(kRegister) + product.operandB.inSize(kRegister)) * bits / 32;
     // An address of 64 bits for each copy of 16 bytes.
     int64_t addresses = 0;
-    for (const PipelinedLoad &load : plan_.loads) addresses += 2 * tileBytes(load.load) / (16 * 32 * warps_);
+    for (const PipelinedLoad &load : plan_.loads) addresses += 2 * slotBytes(load) / (16 * 32 * warps_);
     const int64_t registers = product.accumulator.inSize(kRegister) + 2 * words * k / a.getDimSize(1) + addresses;
     if (a.getDimSize(1) < 2 * k || registers > kMostRegisters) return;
     plan_.stepped = dot;
@@ -354,6 +367,8 @@ private:
 bool planFeeds(LoopPlan &plan, const Chip &chip, int warps, int most, const AxisInfoAnalysis *axis, bool always) {
   return ProductPlanner(plan, chip, warps, most).runFed(axis, always);
 }
+
+std::vector<int64_t> rowsRead(LoopPlan &plan, const Chip &chip, int warps) { return ProductPlanner(plan, chip, warps, plan.slots).rowsRead(); }
 
 void planProducts(LoopPlan &plan, const Chip &chip, int warps, int most, Early early) {
   ProductPlanner(plan, chip, warps, most).run(early);

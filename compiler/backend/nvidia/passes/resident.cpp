@@ -141,7 +141,7 @@ private:
     OpBuilder b = OpBuilder::atBlockBegin(&one.getBody().emplaceBlock());
     if (parity) ttg::AwaitOp::create(b, loc_, empty_, fill_, parity);
     int64_t bytes = 0;
-    for (const PipelinedLoad &load : plan_.loads) bytes += tileBytes(load.load);
+    for (const PipelinedLoad &load : plan_.loads) bytes += slotBytes(load);
     ttg::ExpectOp::create(b, loc_, full_, fill_, uint32_t(bytes));
     for (auto [load, descriptor, indices] : llvm::zip(plan_.loads, descriptors_, indices_))
       ttg::BulkCopyOp::create(b, load.load.getLoc(), descriptor, indices, load.ring, fill_, full_, fill_);

@@ -509,8 +509,8 @@ private:
     if (auto before = state_.fills.find(keyOf(slot)); before != state_.fills.end())
       require(before->second.awaited, copy, "N13: fills a slot into which a copy is under way");
     Barrier &barrier = state_.barriers[key];
-    RankedTensorType tile = copy.getRing().getType().getTileType();
-    barrier.sent += tile.getNumElements() * tile.getElementTypeBitWidth() / 8;
+    const RankedTensorType box = copy.getDesc().getType().getBlockType();
+    barrier.sent += box.getNumElements() * box.getElementTypeBitWidth() / 8;
     bring(copy, slot, Fill{key, barrier.phase, false});
   }
   /// Passes when the phase of this parity has ended: its copies have come then.

@@ -8,6 +8,7 @@
 #include "backend/nvidia/passes/under_way.h"
 #include "base/diagnostics/backend.h"
 #include "ir/layout/axis.h"
+#include "ir/tile/attributes.h"
 #include "ir/tile/passes/axis_info.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/IR/Verifier.h"
@@ -291,9 +292,27 @@ private:
       }
     require(end, op, "N7: never ends");
     if (error_) return;
+    if (auto rows = op->getAttrOfType<IntegerAttr>(tile::kSlotRowsAttr)) checkRows(alloc, rows.getInt());
     for (Operation *user : op->getUsers()) {
       Operation *here = op->getBlock()->findAncestorOpInBlock(*user);
       require(here && !end->isBeforeInBlock(here), user, "N7: uses a ring behind its end");
+    }
+  }
+
+  void checkRows(ttg::LocalAllocOp ring, int64_t rows) {
+    auto readsFewer = [&](Operation *user) {
+      tt::DotOp dot = dyn_cast<tt::DotOp>(user);
+      const std::optional<DotPlan> plan = dot ? placedPlan(dot, chip_, warps_) : std::nullopt;
+      return plan && plan->kind == DotKind::Wgmma && !plan->isSplit() && ringOf(dot.getB()) == ring.getRing() && ringOf(dot.getA()) != ring.getRing() &&
+             plan->columnsRead() <= rows;
+    };
+    for (Operation *user : ring->getUsers()) {
+      bool good = isa<ttg::BulkCopyOp, ttg::LocalDeallocOp>(user);
+      if (auto load = dyn_cast<ttg::LocalLoadOp>(user))
+        good = !load.getOffsets() && llvm::all_of(load->getUsers(), [&](Operation *next) {
+          return isa<tt::TransOp>(next) ? llvm::all_of(next->getUsers(), readsFewer) : readsFewer(next);
+        });
+      require(good, user, "N14: wants rows of a tile that its slot does not hold");
     }
   }
 

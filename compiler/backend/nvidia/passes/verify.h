@@ -24,6 +24,8 @@
 //     N13 the same where the machine copies (ttg.bulk_copy): a product's slot has been awaited, a slot that is copied into has
 //         been left by all warps, which the copying thread has awaited; what is awaited comes; barriers count those who arrive, and end
 //         when nothing is under way; between a ring's begin and its first copy stand placed.fence_async and a wait of the block
+//     N14 of slots that hold fewer rows than their tiles have (ttg.rows) products by wgmma alone read, as right operands, no columns behind those;
+//         the machine alone fills them
 // The result prints, parses (parseTile), runs in the interpreter (ir/tile/interp.h: layouts change no value) and compiles
 // (compile.h).
 #pragma once

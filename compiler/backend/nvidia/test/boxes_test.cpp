@@ -55,6 +55,43 @@ TEST_F(Boxes, SameSumsOnABlockInEveryOrder) {
   }
 }
 
+// Of a block's columns those that do not count are not copied, and their places in shared memory are the next slot's.
+constexpr Kernel kFewer{true, 64, 32, 64, 4, 3, "f16", 24}, kFewerOfTwoGroups{true, 128, 64, 64, 8, 4, "f16", 40}, kFewerBytes{true, 64, 64, 128, 4, 3, "f8E5M2", 48},
+    kFewerOfAShortStep{true, 128, 32, 32, 4, 2, "f16", 8};
+
+TEST_F(Boxes, OfColumnsThatCountAlone) {
+  for (const Kernel &k : {kFewer, kFewerOfTwoGroups, kFewerBytes, kFewerOfAShortStep})
+    for (const bool resident : {false, true}) {
+      SCOPED_TRACE(std::to_string(k.bm) + "x" + std::to_string(k.columns) + (resident ? ", resident" : ""));
+      const Size s{2 * k.bm - 16, 2 * k.bn - 16, 5 * k.bk + 16};
+      fill(k, s);
+      tt::FuncOp function = placedOf(k, Producers::None, resident);
+      std::vector<int64_t> bytes;
+      function.walk([&](ttg::LocalAllocOp ring) { bytes.push_back(slotBytes(ring)); });
+      EXPECT_EQ(bytes, (std::vector<int64_t>{bytesOf(k) * k.bm * k.bk, bytesOf(k) * k.columns * k.bk}));
+      Status verified = verifyPlaced(function, chip_);
+      ASSERT_TRUE(bool(verified)) << verified.error().str();
+      verified = verifyShared(function, chip_);
+      ASSERT_TRUE(bool(verified)) << verified.error().str();
+      ASSERT_EQ(interpret(function, k, s, resident ? 3 : 0), "");
+      EXPECT_EQ(wanted_, got_);
+      const Size one{k.bm - 16, k.bn - 16, 5 * k.bk + 16};
+      fill(k, one);
+      for (const Schedule &schedule : schedules(k.warps)) {
+        ASSERT_EQ(simulate(function, k, one, schedule), "");
+        ASSERT_EQ(wanted_, got_);
+      }
+      // Slots that hold fewer than products read are noticed.
+      function.walk([&](tt::DotOp dot) { dot->removeAttr("tt.valid_n"); });
+      verified = verifyPlaced(function, chip_);
+      ASSERT_FALSE(bool(verified));
+      EXPECT_NE(verified.error().str().find("N14"), std::string::npos) << verified.error().str();
+    }
+  // Of B with N side by side, and of tiles of two panels along K, a part is no beginning.
+  for (const Kernel &k : {Kernel{false, 64, 128, 64, 4, 3, "f16", 96}, Kernel{true, 64, 32, 128, 4, 2, "f16", 24}})
+    placedOf(k).walk([&](ttg::LocalAllocOp ring) { EXPECT_FALSE(ring->hasAttr("ttg.rows")); });
+}
+
 TEST_F(Boxes, FedByWarpsOfTheirOwn) {
   for (const Kernel &k : {kSmall, kSmallDescribed, kTwoGroups, kTwoGroupsDescribed, kTwoSlots, kBytes}) {
     const Size s{k.bm - 16, k.bn - 16, 5 * k.bk + 16};
