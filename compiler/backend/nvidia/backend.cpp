@@ -37,13 +37,15 @@ MachineSheet rates() {
 /// models, from 1024 x 768 x 64 to 4096 x 4096 x 4096 (bench/gpu/README.md). One program that has a processor to itself needs a ring that is deep
 /// enough to wait for nothing: five and eight slots. The first two rows are those with which models were faster, and favour 128 x 128 over what `gemm`
 /// takes, by up to 15 % (driver/test/blocks_test.cpp): of two programs one multiplies while the other computes what is fused behind its sums
-/// (BERT-base 0.653 ms, with the rows of `gemm` 0.675; Llama 8 layers 6.54 and 6.76). The rows of 192 and 96 columns were not fitted: they stand between
-/// their neighbours, in proportion to the columns, and were tried in models alone.
+/// (BERT-base 0.653 ms, with the rows of `gemm` 0.675; Llama 8 layers 6.54 and 6.76). Rings hold the columns that count alone (passes/products.cpp): the rows of 192, 144
+/// and 96 columns have the slots for which there is room then, and were set beside that of 128 x 128 by linear layers of 384 to 1576 rows, one a graph (bench/gpu/README.md).
 constexpr ProductBlock kGroupBlocks[] = {{128, 256, 64, 8, 3, 1, 8.5, 9.6, 2.5},
                                          {128, 128, 64, 8, 3, 2, 6.5, 9.8, 1.35},
-                                         {128, 192, 64, 8, 4, 1, 6.2, 7.5, 2.2},
+                                         {128, 192, 64, 8, 5, 1, 5.8, 7.5, 2.2},
+                                         {128, 144, 64, 8, 6, 1, 4.6, 6.0, 2.0},
                                          {128, 128, 64, 8, 5, 1, 4.1, 5.5, 1.95},
-                                         {128, 96, 64, 8, 5, 1, 3.1, 4.2, 1.75},
+                                         {128, 96, 64, 8, 7, 1, 3.2, 4.3, 1.75},
+                                         {64, 192, 64, 4, 6, 1, 3.0, 4.7, 1.75},
                                          {64, 256, 64, 4, 3, 1, 4.7, 5.7, 1.85},
                                          {64, 128, 64, 4, 4, 2, 5.95, 7.25, 1.3},
                                          {64, 128, 64, 4, 8, 1, 2.8, 3.75, 1.55},
