@@ -64,7 +64,7 @@ public:
     for (Node &n : nodes)
       if (Status s = node(n); !s) return s;
     if (subgraph_) noteSharing();
-    for (Argument &a : g_.outputs) read(a);
+    for (Argument &a : g_.outputs) forEachValue(a, [&](ValueId &id) { id = returned(id); });
     if (subgraph_)
       for (ValueId in : g_.inputs)
         if (in.valid() && written(in))
@@ -132,19 +132,14 @@ private:
   }
   /// A permutation of contiguous strides, as channels-last is.
   static bool isDense(const TensorType &t) {
-    std::vector<size_t> order(t.sizes.size());
-    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    for (Expr s : t.strides)
-      if (!s.isConst()) return false;
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      int64_t sa = t.strides[a].constValue(), sb = t.strides[b].constValue();
-      return sa != sb ? sa > sb : a < b;
-    });
-    Expr step = 1;
-    for (size_t i = order.size(); i-- > 0;) {
-      if (t.sizes[order[i]].isConst(1)) continue;
-      if (t.strides[order[i]] != step) return false;
-      step = step * t.sizes[order[i]];
+    std::vector<size_t> left;
+    for (size_t d = 0; d < t.sizes.size(); ++d)
+      if (!t.sizes[d].isConst(1)) left.push_back(d);
+    for (Expr step = 1; !left.empty();) {
+      const auto inner = std::find_if(left.rbegin(), left.rend(), [&](size_t d) { return t.strides[d] == step; });
+      if (inner == left.rend()) return false;
+      step = step * t.sizes[*inner];
+      left.erase(std::next(inner).base());
     }
     return true;
   }
@@ -199,6 +194,17 @@ private:
   }
   void read(Argument &a) {
     forEachValue(a, [&](ValueId &id) { id = current(id); });
+  }
+
+  /// What the model returns of a tensor: its content now, with the strides that the tensor has, whatever those of what was last written to it.
+  ValueId returned(ValueId id) {
+    const ValueId now = current(id);
+    if (subgraph_ || !id.valid() || g_.value(id).kind != Value::Kind::Tensor) return now;
+    const auto kept = stated_.find(id);
+    const TensorType stated = kept == stated_.end() ? g_.value(id).type : kept->second;
+    const TensorType &has = g_.value(now).type;
+    if (stated.dtype != has.dtype || stated.sizes != has.sizes || sameStrides(has.sizes, has.strides, stated.strides)) return now;
+    return emit("aten.alias.default", {now}, stated, Node(), g_.value(now).name + "_returned");
   }
 
   /// A complex tensor whose real or imaginary part, which the step looks at, is `part`, and whose other part is that of
@@ -405,6 +411,7 @@ private:
   bool subgraph_;
   std::unordered_set<std::string> names_;
   std::unordered_map<ValueId, View> views_;
+  std::unordered_map<ValueId, TensorType> stated_; // what the export says of results that got the type of new content
   std::vector<Memory> memories_;
   std::vector<std::pair<size_t, size_t>> sharing_, mayShare_; // mayShare_: of memories
 };
@@ -541,7 +548,7 @@ Result<std::vector<ValueId>> Functionalizer::callFunctional(const Node &n, const
     if (op.pointwise || form->op->pointwise)
       if (std::optional<DType> d = pointwiseResult(g_, op.name, written)) t.dtype = *d;
     const bool takes = only.valid() && t.dtype == g_.value(only).type.dtype;
-    if (takes) g_.value(only).type = t;
+    if (takes) stated_.emplace(only, g_.value(only).type), g_.value(only).type = t;
     results.push_back(takes ? only : newValue(g_.value(target).name + "_new", t));
     return results.back();
   };
@@ -718,6 +725,12 @@ Status Functionalizer::trainInstanceNorm(Node &n) {
 std::optional<Status> Functionalizer::resize(Node &n, const OpSchema &op) {
   if (op.name != "aten.resize_" && op.name != "aten.resize_as_") return std::nullopt;
   const ValueId self = std::get<ValueId>(n.args[0]), out = n.outputs[0][0];
+  const Argument *format = n.arg("memory_format");
+  // To its own size nothing happens, wherever the tensor lies.
+  if (g_.value(self).type.sizes == g_.value(out).type.sizes && (!format || std::holds_alternative<None>(*format))) {
+    views_[out] = view(self);
+    return Status::ok();
+  }
   const size_t memory = view(self).memory;
   const bool shared = std::any_of(views_.begin(), views_.end(), [&](const auto &v) {
     return v.first != self && v.second.memory == memory && v.second.value != view(self).value;
@@ -725,6 +738,8 @@ std::optional<Status> Functionalizer::resize(Node &n, const OpSchema &op) {
   const bool outside = std::find(g_.inputs.begin(), g_.inputs.end(), memories_[memory].current) != g_.inputs.end();
   if (shared || outside || !view(self).chain.empty())
     return fail(diag::MutationUnsupported, n.loc, n.target, outside ? "it resizes an input or a weight" : "it resizes a tensor that has views");
+  const TensorType before = g_.value(self).type;
+  if (!sameStrides(before.sizes, before.strides, fresh(before).strides)) return unsupported(n, "what lies between the elements of the tensor that it resizes is not known");
   for (Argument &a : n.args) read(a);
   TensorType type = fresh(g_.value(out).type);
   const ValueId now = emit(op.name == "aten.resize_" ? "aten.resize.default" : "aten.resize_as.default", n.args, type, n,

@@ -557,7 +557,7 @@ void removeNoOps(Model &m) {
     std::unordered_set<ValueId> fixed;
     for (const Argument &a : g.outputs) forEachValue(a, [&](ValueId id) { fixed.insert(id); });
     for (const Node &n : g.nodes)
-      if (oneOf(opName(n), {"aten.as_strided", "aten.as_strided_scatter", "aten.as_strided_copy"}) ||
+      if (oneOf(opName(n), {"aten.as_strided", "aten.as_strided_scatter", "aten.as_strided_copy", "aten.resize", "aten.resize_as"}) ||
           startsWith(n.target, "higher_order.") || !findOp(n.target))
         forEachInput(n, [&](ValueId id) { fixed.insert(id); });
     std::unordered_map<ValueId, ValueId> by;
