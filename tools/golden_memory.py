@@ -1,4 +1,4 @@
-"""What names memory: copies and tensors with gaps that are resized, and bounds of truth values."""
+"""What names memory: copies and tensors with gaps that are resized, and bounds of truth values; rows of different lengths in one tensor."""
 import torch
 
 from golden_ops import c
@@ -17,8 +17,35 @@ def to_its_own_size(x):
     return gaps.resize_(3, 4) * 2, view.resize_as_(x) + 0, x.t().resize_(4, 3).add(1), x.resize_(3, 4) + 1
 
 
+def to_padded(x, offsets):
+    """A row that is longer than the padded ones is cut."""
+    return [torch.ops.aten._jagged_to_padded_dense_forward(v, [o], [3], fill) for v, o, fill in ((x, offsets, -1.5), (x[:, 0], offsets.int(), 0.0), (x.reshape(-1, 2, 2).long(), offsets, 7.0))]
+
+
+def to_jagged(x, offsets):
+    rows = torch.ops.aten._padded_dense_to_jagged_forward
+    return rows(x, [offsets], 9), rows(x[..., 0], [offsets.int()]).cumsum(0), rows(x, [offsets]) * 2
+
+
+def attention_of_rows(x, offsets):
+    padded = torch.ops.aten._jagged_to_padded_dense_forward(x, [offsets], [6])
+    mask = torch.arange(6) < offsets.diff().unsqueeze(1)
+    scores = (padded @ padded.mT).masked_fill(~mask.unsqueeze(1), -1e9)
+    return torch.ops.aten._padded_dense_to_jagged_forward(scores.softmax(-1) @ padded, [offsets], x.shape[0])
+
+
+def jagged():
+    t, auto = torch.tensor, torch.export.Dim.AUTO
+    rows, empty_ends = t([0, 2, 2, 6, 9]), t([0, 0, 5, 9, 9])
+    return [
+        c("to_padded", to_padded, "f32 9x4", rows, more=[["f32 9x4", empty_ends], ["f32 9x4", t([0, 1, 2, 3, 4])]]),
+        c("to_jagged", to_jagged, "f32 4x5x3", rows, more=[["f32 4x5x3", empty_ends]]),
+        c("attention", attention_of_rows, "f32 9x4", rows, more=[["f32 5x4", t([0, 1, 5])], ["f32 7x4", t([0, 0, 6, 7, 7])]], dynamic=({0: auto}, {0: auto})),
+    ]
+
+
 def groups():
     return {"memory": [
         c("resized_copies", resized_copies, "f32 3x4"), c("to_its_own_size", to_its_own_size, "f32 3x4", raw_only="torch decomposes resize_ of a view wrongly"),
         c("clamped_bool", lambda x, y: (x.clamp(min=y), x.clamp(max=y), torch.clamp_min(x, y), torch.clamp_max(x, y), x.clamp(y, torch.tensor(3))), "bool 9", "bool 9"),
-    ]}
+    ], "jagged": jagged()}
