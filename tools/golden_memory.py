@@ -17,6 +17,18 @@ def to_its_own_size(x):
     return gaps.resize_(3, 4) * 2, view.resize_as_(x) + 0, x.t().resize_(4, 3).add(1), x.resize_(3, 4) + 1
 
 
+def expanded_bits(x, z, u, v):
+    """Writes to parts of what shows the bits of an expanded tensor."""
+    x, y, z, w, h, d = x * 1, x * 2, z * 1, z * 2, x.half() * 1, z.to(torch.complex128) * 1
+    x.expand(3, 4).view(torch.int32).zero_()
+    y.expand(3, 4).view(torch.int16)[1, 2:6].copy_(u)
+    torch.view_as_real(z.expand(3, 4))[0].copy_(v)
+    w.expand(3, 4).imag[2].copy_(v[:, 0])
+    h.expand(3, 4)[1].view(torch.int16).add_(u)
+    torch.view_as_real(d.expand(3, 4))[2, 1:, 0].mul_(3)
+    return x, y, z, w, h, d
+
+
 def to_padded(x, offsets):
     """A row that is longer than the padded ones is cut."""
     return [torch.ops.aten._jagged_to_padded_dense_forward(v, [o], [3], fill) for v, o, fill in ((x, offsets, -1.5), (x[:, 0], offsets.int(), 0.0), (x.reshape(-1, 2, 2).long(), offsets, 7.0))]
@@ -48,4 +60,5 @@ def groups():
     return {"memory": [
         c("resized_copies", resized_copies, "f32 3x4"), c("to_its_own_size", to_its_own_size, "f32 3x4", raw_only="torch decomposes resize_ of a view wrongly"),
         c("clamped_bool", lambda x, y: (x.clamp(min=y), x.clamp(max=y), torch.clamp_min(x, y), torch.clamp_max(x, y), x.clamp(y, torch.tensor(3))), "bool 9", "bool 9"),
+        c("expanded_bits", expanded_bits, "f32 1x4", "c64 1x4", "i16 4", "f32 4x2", raw_only="torch decomposes writes to expanded tensors wrongly"),
     ], "jagged": jagged()}

@@ -298,18 +298,37 @@ private:
     return s.in.dtype == s.out.dtype && !signsPending(alone, false) && !signsPending(alone, true);
   }
 
+  /// Whether the step shows the bits of its operand's elements as elements of another dtype.
+  static bool readsBits(const Step &s) {
+    const std::string_view name = s.node.target;
+    return name == "aten.view.dtype" || name == "aten.view_as_real.default" || ((name == "aten.real.default" || name == "aten.imag.default") && isComplex(s.in.dtype));
+  }
+  /// The type of a dense tensor of that one's bits as elements of another dtype, no wider; nullopt: there is none.
+  static std::optional<TensorType> bitsAs(TensorType t, DType dtype) {
+    const int64_t times = itemSize(t.dtype) / itemSize(dtype);
+    if (times < 1 || (times > 1 && (t.sizes.empty() || !t.strides.back().isConst(1)))) return std::nullopt;
+    for (Expr &stride : t.strides) stride = stride * times;
+    if (times > 1) t.strides.back() = 1, t.sizes.back() = t.sizes.back() * times;
+    t.offset = t.offset * times;
+    t.dtype = dtype;
+    return t;
+  }
+
   /// Puts `x`, the new content of a view whose elements lie by strides, into what some step of its chain looks at: gives that with its new content,
   /// and how many steps are left in front. Elements that as_strided finds need not be among those of its operand, so they go into the memory itself.
   Result<std::pair<ValueId, size_t>> writeByStrides(const View &v, const std::vector<ValueId> &before, ValueId x, const Node &from) {
     const auto first = std::find_if(v.chain.begin(), v.chain.end(), liesByStrides);
     size_t at = v.chain.size();
-    while (at > 0 && keepsElements(v.chain[at - 1])) --at;
+    while (at > 0 && (keepsElements(v.chain[at - 1]) || readsBits(v.chain[at - 1]))) --at;
     const TensorType &in = at < v.chain.size() ? v.chain[at].in : v.chain.back().out;
     const bool anywhere = std::any_of(v.chain.begin(), v.chain.end(), [](const Step &s) { return s.node.target.starts_with("aten.as_strided."); });
     if (at > static_cast<size_t>(first - v.chain.begin()) || (anywhere && at > 0) ||
         !sameStrides(in.sizes, in.strides, g_.value(before[at]).type.strides))
       return throughView(*first, from);
     TensorType part = v.chain.back().out;
+    // In the dtype of what is written, in which its strides count.
+    const std::optional<TensorType> bits = part.dtype == in.dtype ? in : bitsAs(in, part.dtype);
+    if (!bits || !sameStrides(bits->sizes, bits->strides, fresh(*bits).strides)) return throughView(*first, from);
     const bool several = std::any_of(v.chain.begin(), v.chain.end(), repeatsElements) && elementsMeet(part);
     if (several && !writesOneValue(from))
       return fail(diag::MutationUnsupported, from.loc, from.target,
@@ -321,9 +340,13 @@ private:
       x = emit("aten.select.int", {x, static_cast<int64_t>(d), int64_t(0)}, fresh(part), from, g_.value(x).name + "_once");
     }
     applied(Rule::WriteThroughView);
-    const Expr offset = part.offset - in.offset + g_.value(before[at]).type.offset;
-    const ValueId whole = emit("aten.as_strided_scatter.default", {before[at], x, sizeList(g_, part.sizes), sizeList(g_, part.strides), sizeArgument(g_, offset)},
-                               fresh(in), from, g_.value(v.chain[at].node.outputs[v.chain[at].entry][v.chain[at].index]).name + "_base");
+    const std::string name = g_.value(v.chain[at].node.outputs[v.chain[at].entry][v.chain[at].index]).name;
+    const bool other = part.dtype != in.dtype;
+    const ValueId base = other ? emit("aten.view.dtype", {before[at], part.dtype}, fresh(*bits), from, name + "_bits") : before[at];
+    const Expr offset = part.offset - bits->offset + g_.value(base).type.offset;
+    ValueId whole = emit("aten.as_strided_scatter.default", {base, x, sizeList(g_, part.sizes), sizeList(g_, part.strides), sizeArgument(g_, offset)},
+                         fresh(*bits), from, name + "_base");
+    if (other) whole = emit("aten.view.dtype", {whole, in.dtype}, fresh(in), from, name + "_whole");
     return std::pair(whole, at);
   }
 
