@@ -17,6 +17,21 @@ def to_its_own_size(x):
     return gaps.resize_(3, 4) * 2, view.resize_as_(x) + 0, x.t().resize_(4, 3).add(1), x.resize_(3, 4) + 1
 
 
+def reshaped_behind_a_write(x):
+    """Whether a reshape copies hangs on where its operand lies, not on what was last written there."""
+    x, y, z = x * 1, x * 2, x * 3
+    part = x[:, :2]
+    part[part > 1] = 0.25
+    part.reshape(-1).add_(3)
+    row = y[1:2, ::2]
+    row.clamp_(-1, 1)
+    flat = row.flatten()
+    flat.index_add_(0, torch.tensor([0, 1]), flat[:2] * 3)
+    turned = z.t()
+    turned.mul_(0.5).view(12) if turned.is_contiguous() else turned.mul_(0.5).reshape(12).neg_()
+    return x, y, flat, z
+
+
 def expanded_bits(x, z, u, v):
     """Writes to parts of what shows the bits of an expanded tensor."""
     x, y, z, w, h, d = x * 1, x * 2, z * 1, z * 2, x.half() * 1, z.to(torch.complex128) * 1
@@ -60,5 +75,6 @@ def groups():
     return {"memory": [
         c("resized_copies", resized_copies, "f32 3x4"), c("to_its_own_size", to_its_own_size, "f32 3x4", raw_only="torch decomposes resize_ of a view wrongly"),
         c("clamped_bool", lambda x, y: (x.clamp(min=y), x.clamp(max=y), torch.clamp_min(x, y), torch.clamp_max(x, y), x.clamp(y, torch.tensor(3))), "bool 9", "bool 9"),
+        c("reshaped_behind_a_write", reshaped_behind_a_write, "f32 3x4"),
         c("expanded_bits", expanded_bits, "f32 1x4", "c64 1x4", "i16 4", "f32 4x2", raw_only="torch decomposes writes to expanded tensors wrongly"),
     ], "jagged": jagged()}

@@ -577,6 +577,30 @@ def test_views_that_were_written_come_back_with_their_strides():
         torch.testing.assert_close(got, expected)
 
 
+def test_memory_of_callers_that_a_model_turns_in_place():
+    """It is written as it lies; the shape that the caller gave it stays."""
+    def turned(x):
+        x.relu_()
+        x.transpose_(0, 1)
+        x[1:].mul_(3)
+        return x + 0
+    x = torch.randn(3, 4)
+    model = neso.compile(torch.export.export(function(turned), (x.clone(),))).load()
+    ours, eagers = x.clone(), x.clone()
+    torch.testing.assert_close(model(ours), turned(eagers))
+    torch.testing.assert_close(ours, eagers.t())
+
+
+def test_slices_that_unique_takes_lie_as_atens():
+    def slices(x):
+        return torch.unique(x, dim=1), torch.unique(x, dim=0), torch.unique_consecutive(x, dim=1)
+    x = torch.randint(0, 2, (3, 9, 2))
+    model = neso.compile(torch.export.export(function(slices), (x,))).load()
+    for got, expected in zip(model(x), slices(x)):
+        assert got.stride() == expected.stride()
+        torch.testing.assert_close(got, expected)
+
+
 def test_read_only_memory_is_not_written():
     ours = neso.compile(function(lambda a: a.add_(1)), (torch.zeros(3),)).load()
     x = np.zeros(3, np.float32)

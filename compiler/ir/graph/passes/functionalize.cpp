@@ -77,10 +77,11 @@ public:
   const std::vector<std::pair<size_t, size_t>> &sharing() const { return sharing_; }
   /// Two inputs that are the same view of one storage share their memory.
   void shareMemory(ValueId a, ValueId b) { views_[b] = view(a); }
-  /// The final content of an input that was written to; invalid if it was not.
+  /// The final content of the memory of an input that was written to; invalid if it was not. In-place changes of shape give the input's name another
+  /// view of it.
   ValueId finalValue(ValueId input) {
     if (!written(input)) return {};
-    ValueId v = current(input);
+    ValueId v = memories_[view(input).memory].current;
     return v == input ? ValueId() : v;
   }
 
@@ -200,9 +201,7 @@ private:
   ValueId returned(ValueId id) {
     const ValueId now = current(id);
     if (subgraph_ || !id.valid() || g_.value(id).kind != Value::Kind::Tensor) return now;
-    const auto kept = stated_.find(id);
-    const TensorType stated = kept == stated_.end() ? g_.value(id).type : kept->second;
-    const TensorType &has = g_.value(now).type;
+    const TensorType stated = g_.value(id).type, &has = g_.value(now).type;
     if (stated.dtype != has.dtype || stated.sizes != has.sizes || sameStrides(has.sizes, has.strides, stated.strides)) return now;
     return emit("aten.alias.default", {now}, stated, Node(), g_.value(now).name + "_returned");
   }
@@ -434,7 +433,6 @@ private:
   bool subgraph_;
   std::unordered_set<std::string> names_;
   std::unordered_map<ValueId, View> views_;
-  std::unordered_map<ValueId, TensorType> stated_; // what the export says of results that got the type of new content
   std::vector<Memory> memories_;
   std::vector<std::pair<size_t, size_t>> sharing_, mayShare_; // mayShare_: of memories
 };
@@ -570,8 +568,10 @@ Result<std::vector<ValueId>> Functionalizer::callFunctional(const Node &n, const
     TensorType t = fresh(g_.value(target).type);
     if (op.pointwise || form->op->pointwise)
       if (std::optional<DType> d = pointwiseResult(g_, op.name, written)) t.dtype = *d;
-    const bool takes = only.valid() && t.dtype == g_.value(only).type.dtype;
-    if (takes) stated_.emplace(only, g_.value(only).type), g_.value(only).type = t;
+    // Whoever looks at the call's result asks its type where the written tensor lies, so that of another place is not put there.
+    const TensorType *stated = only.valid() ? &g_.value(only).type : nullptr;
+    const bool takes = stated && t.dtype == stated->dtype && t.offset == stated->offset && sameStrides(t.sizes, t.strides, stated->strides);
+    if (takes) g_.value(only).type = t;
     results.push_back(takes ? only : newValue(g_.value(target).name + "_new", t));
     return results.back();
   };
