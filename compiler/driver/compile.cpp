@@ -190,6 +190,7 @@ private:
     userKernels_ = std::move(*kernels);
     mark("user kernels");
     graph::writeOutAutocast(*model);
+    if (targets_.all.empty() || !targets_.best().caps.threadBlocks) graph::strideAsOnCpus(*model);
     // Values instead of memory: in-place operators and views of what they change disappear.
     if (Status s = graph::functionalize(*model); !s) return s.takeError();
     // Size arithmetic becomes expressions; what changes nothing, repeats or is unused goes before anything looks at it.

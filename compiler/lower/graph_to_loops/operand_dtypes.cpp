@@ -25,6 +25,7 @@ struct Rule {
   Demand demand;
   std::string_view operands;  // by their names in the schema; "*": all; empty: the first result, where operands of several dtypes are promoted
   std::string_view operators; // a name without overload stands for all overloads
+  std::string_view given;     // the rule holds for calls that give all of these arguments
 };
 
 constexpr Rule kRules[] = {
@@ -52,10 +53,12 @@ constexpr Rule kRules[] = {
     {Demand::NoBool, "self", "argmax argmin"},
     {Demand::NoBool, "self other", "sub rsub"},
     {Demand::NoBool, "",
-     "abs addbmm addcmul addmm addmv avg_pool1d avg_pool2d avg_pool3d baddbmm bilinear bmm ceil clamp.Tensor conv1d conv2d conv3d conv_transpose1d conv_transpose2d "
+     "abs addbmm addcmul addmm addmv avg_pool1d avg_pool2d avg_pool3d baddbmm bilinear bmm ceil conv1d conv2d conv3d conv_transpose1d conv_transpose2d "
      "conv_transpose3d convolution cross linalg_cross div.Tensor_mode dot floor fmod.Tensor index_reduce inner kthvalue linalg_matrix_power linalg_multi_dot linear matmul "
      "max_pool1d_with_indices max_pool2d max_pool2d_with_indices max_pool3d max_pool3d_with_indices median mm mv nanmedian relu remainder.Tensor round tensordot threshold "
      "topk trunc vdot"},
+    // One bound is a maximum or a minimum, which there is of truth values.
+    {Demand::NoBool, "", "clamp.Tensor", "min max"},
     {Demand::Floats, "",
      "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d celu "
      "frac glu grid_sampler grid_sampler_2d grid_sampler_3d hardshrink hardsigmoid hardswish igamma igammac lerp log_sigmoid max_pool1d max_unpool2d max_unpool3d mish prelu "
@@ -107,6 +110,15 @@ std::vector<Operand> operandsOf(const Rule &rule, const graph::Graph &graph, con
   return out;
 }
 
+bool holdsFor(const Rule &rule, const graph::Node &node) {
+  bool all = true;
+  forEachWord(rule.given, [&](std::string_view word) {
+    const graph::Argument *argument = node.arg(word);
+    all = all && argument && !std::holds_alternative<graph::None>(*argument);
+  });
+  return all;
+}
+
 std::string faultOf(const Rule &rule, const std::vector<Operand> &operands) {
   if (operands.empty()) return {};
   const Operand &first = operands[0];
@@ -141,8 +153,10 @@ std::string operandDtypeFault(const graph::Graph &graph, const graph::Node &node
   for (const std::string &name : {node.target, node.target.substr(0, overload)}) {
     const auto found = rules().find(name);
     if (found == rules().end()) continue;
-    for (const Rule *rule : found->second)
+    for (const Rule *rule : found->second) {
+      if (!holdsFor(*rule, node)) continue;
       if (std::string why = faultOf(*rule, operandsOf(*rule, graph, node)); !why.empty()) return why;
+    }
   }
   return {};
 }

@@ -205,6 +205,8 @@ static Tensors asStridedOp(OpCall &o) {
   const graph::TensorType *type = o.typeOf("self");
   Sizes sizes = o.exprs("size"), strides = o.exprs("stride");
   Expr offset = o.expr("storage_offset", 0);
+  auto same = [&](const Sizes &a, const Sizes &b) { return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [&](Expr p, Expr q) { return o.ctx.equal(p, q); }); };
+  if (type && offset.isConst(0) && same(sizes, type->sizes) && same(strides, type->strides)) return {x};
   // The operand as a flat array in the order of its memory.
   std::optional<std::vector<int>> order = type ? denseOrder(o, *type) : std::nullopt;
   if (!order) return o.fail("its operand's elements do not lie one behind the other in memory, and what lies between them is not known");
@@ -384,6 +386,7 @@ static Tensors resizeOp(OpCall &o) {
   const Tensor x = o.t("self");
   const graph::TensorType *type = o.typeOf("self");
   if (!type) return o.fail("what it resizes is no tensor of the model");
+  if (o.out().sizes == type->sizes) return {x};
   const std::optional<std::vector<int>> order = denseOrder(o, *type);
   if (!order) return o.fail("the tensor that it resizes does not lie densely in memory");
   Tensor flat = flatten(permute(x, *order));

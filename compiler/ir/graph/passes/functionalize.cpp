@@ -64,7 +64,7 @@ public:
     for (Node &n : nodes)
       if (Status s = node(n); !s) return s;
     if (subgraph_) noteSharing();
-    for (Argument &a : g_.outputs) read(a);
+    for (Argument &a : g_.outputs) forEachValue(a, [&](ValueId &id) { id = returned(id); });
     if (subgraph_)
       for (ValueId in : g_.inputs)
         if (in.valid() && written(in))
@@ -77,10 +77,11 @@ public:
   const std::vector<std::pair<size_t, size_t>> &sharing() const { return sharing_; }
   /// Two inputs that are the same view of one storage share their memory.
   void shareMemory(ValueId a, ValueId b) { views_[b] = view(a); }
-  /// The final content of an input that was written to; invalid if it was not.
+  /// The final content of the memory of an input that was written to; invalid if it was not. In-place changes of shape give the input's name another
+  /// view of it.
   ValueId finalValue(ValueId input) {
     if (!written(input)) return {};
-    ValueId v = current(input);
+    ValueId v = memories_[view(input).memory].current;
     return v == input ? ValueId() : v;
   }
 
@@ -132,19 +133,14 @@ private:
   }
   /// A permutation of contiguous strides, as channels-last is.
   static bool isDense(const TensorType &t) {
-    std::vector<size_t> order(t.sizes.size());
-    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    for (Expr s : t.strides)
-      if (!s.isConst()) return false;
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      int64_t sa = t.strides[a].constValue(), sb = t.strides[b].constValue();
-      return sa != sb ? sa > sb : a < b;
-    });
-    Expr step = 1;
-    for (size_t i = order.size(); i-- > 0;) {
-      if (t.sizes[order[i]].isConst(1)) continue;
-      if (t.strides[order[i]] != step) return false;
-      step = step * t.sizes[order[i]];
+    std::vector<size_t> left;
+    for (size_t d = 0; d < t.sizes.size(); ++d)
+      if (!t.sizes[d].isConst(1)) left.push_back(d);
+    for (Expr step = 1; !left.empty();) {
+      const auto inner = std::find_if(left.rbegin(), left.rend(), [&](size_t d) { return t.strides[d] == step; });
+      if (inner == left.rend()) return false;
+      step = step * t.sizes[*inner];
+      left.erase(std::next(inner).base());
     }
     return true;
   }
@@ -199,6 +195,15 @@ private:
   }
   void read(Argument &a) {
     forEachValue(a, [&](ValueId &id) { id = current(id); });
+  }
+
+  /// What the model returns of a tensor: its content now, with the strides that the tensor has, whatever those of what was last written to it.
+  ValueId returned(ValueId id) {
+    const ValueId now = current(id);
+    if (subgraph_ || !id.valid() || g_.value(id).kind != Value::Kind::Tensor) return now;
+    const TensorType stated = g_.value(id).type, &has = g_.value(now).type;
+    if (stated.dtype != has.dtype || stated.sizes != has.sizes || sameStrides(has.sizes, has.strides, stated.strides)) return now;
+    return emit("aten.alias.default", {now}, stated, Node(), g_.value(now).name + "_returned");
   }
 
   /// A complex tensor whose real or imaginary part, which the step looks at, is `part`, and whose other part is that of
@@ -292,18 +297,37 @@ private:
     return s.in.dtype == s.out.dtype && !signsPending(alone, false) && !signsPending(alone, true);
   }
 
+  /// Whether the step shows the bits of its operand's elements as elements of another dtype.
+  static bool readsBits(const Step &s) {
+    const std::string_view name = s.node.target;
+    return name == "aten.view.dtype" || name == "aten.view_as_real.default" || ((name == "aten.real.default" || name == "aten.imag.default") && isComplex(s.in.dtype));
+  }
+  /// The type of a dense tensor of that one's bits as elements of another dtype, no wider; nullopt: there is none.
+  static std::optional<TensorType> bitsAs(TensorType t, DType dtype) {
+    const int64_t times = itemSize(t.dtype) / itemSize(dtype);
+    if (times < 1 || (times > 1 && (t.sizes.empty() || !t.strides.back().isConst(1)))) return std::nullopt;
+    for (Expr &stride : t.strides) stride = stride * times;
+    if (times > 1) t.strides.back() = 1, t.sizes.back() = t.sizes.back() * times;
+    t.offset = t.offset * times;
+    t.dtype = dtype;
+    return t;
+  }
+
   /// Puts `x`, the new content of a view whose elements lie by strides, into what some step of its chain looks at: gives that with its new content,
   /// and how many steps are left in front. Elements that as_strided finds need not be among those of its operand, so they go into the memory itself.
   Result<std::pair<ValueId, size_t>> writeByStrides(const View &v, const std::vector<ValueId> &before, ValueId x, const Node &from) {
     const auto first = std::find_if(v.chain.begin(), v.chain.end(), liesByStrides);
     size_t at = v.chain.size();
-    while (at > 0 && keepsElements(v.chain[at - 1])) --at;
+    while (at > 0 && (keepsElements(v.chain[at - 1]) || readsBits(v.chain[at - 1]))) --at;
     const TensorType &in = at < v.chain.size() ? v.chain[at].in : v.chain.back().out;
     const bool anywhere = std::any_of(v.chain.begin(), v.chain.end(), [](const Step &s) { return s.node.target.starts_with("aten.as_strided."); });
     if (at > static_cast<size_t>(first - v.chain.begin()) || (anywhere && at > 0) ||
         !sameStrides(in.sizes, in.strides, g_.value(before[at]).type.strides))
       return throughView(*first, from);
     TensorType part = v.chain.back().out;
+    // In the dtype of what is written, in which its strides count.
+    const std::optional<TensorType> bits = part.dtype == in.dtype ? in : bitsAs(in, part.dtype);
+    if (!bits || !sameStrides(bits->sizes, bits->strides, fresh(*bits).strides)) return throughView(*first, from);
     const bool several = std::any_of(v.chain.begin(), v.chain.end(), repeatsElements) && elementsMeet(part);
     if (several && !writesOneValue(from))
       return fail(diag::MutationUnsupported, from.loc, from.target,
@@ -315,9 +339,13 @@ private:
       x = emit("aten.select.int", {x, static_cast<int64_t>(d), int64_t(0)}, fresh(part), from, g_.value(x).name + "_once");
     }
     applied(Rule::WriteThroughView);
-    const Expr offset = part.offset - in.offset + g_.value(before[at]).type.offset;
-    const ValueId whole = emit("aten.as_strided_scatter.default", {before[at], x, sizeList(g_, part.sizes), sizeList(g_, part.strides), sizeArgument(g_, offset)},
-                               fresh(in), from, g_.value(v.chain[at].node.outputs[v.chain[at].entry][v.chain[at].index]).name + "_base");
+    const std::string name = g_.value(v.chain[at].node.outputs[v.chain[at].entry][v.chain[at].index]).name;
+    const bool other = part.dtype != in.dtype;
+    const ValueId base = other ? emit("aten.view.dtype", {before[at], part.dtype}, fresh(*bits), from, name + "_bits") : before[at];
+    const Expr offset = part.offset - bits->offset + g_.value(base).type.offset;
+    ValueId whole = emit("aten.as_strided_scatter.default", {base, x, sizeList(g_, part.sizes), sizeList(g_, part.strides), sizeArgument(g_, offset)},
+                         fresh(*bits), from, name + "_base");
+    if (other) whole = emit("aten.view.dtype", {whole, in.dtype}, fresh(in), from, name + "_whole");
     return std::pair(whole, at);
   }
 
@@ -540,7 +568,9 @@ Result<std::vector<ValueId>> Functionalizer::callFunctional(const Node &n, const
     TensorType t = fresh(g_.value(target).type);
     if (op.pointwise || form->op->pointwise)
       if (std::optional<DType> d = pointwiseResult(g_, op.name, written)) t.dtype = *d;
-    const bool takes = only.valid() && t.dtype == g_.value(only).type.dtype;
+    // Whoever looks at the call's result asks its type where the written tensor lies, so that of another place is not put there.
+    const TensorType *stated = only.valid() ? &g_.value(only).type : nullptr;
+    const bool takes = stated && t.dtype == stated->dtype && t.offset == stated->offset && sameStrides(t.sizes, t.strides, stated->strides);
     if (takes) g_.value(only).type = t;
     results.push_back(takes ? only : newValue(g_.value(target).name + "_new", t));
     return results.back();
@@ -718,6 +748,12 @@ Status Functionalizer::trainInstanceNorm(Node &n) {
 std::optional<Status> Functionalizer::resize(Node &n, const OpSchema &op) {
   if (op.name != "aten.resize_" && op.name != "aten.resize_as_") return std::nullopt;
   const ValueId self = std::get<ValueId>(n.args[0]), out = n.outputs[0][0];
+  const Argument *format = n.arg("memory_format");
+  // To its own size nothing happens, wherever the tensor lies.
+  if (g_.value(self).type.sizes == g_.value(out).type.sizes && (!format || std::holds_alternative<None>(*format))) {
+    views_[out] = view(self);
+    return Status::ok();
+  }
   const size_t memory = view(self).memory;
   const bool shared = std::any_of(views_.begin(), views_.end(), [&](const auto &v) {
     return v.first != self && v.second.memory == memory && v.second.value != view(self).value;
@@ -725,6 +761,8 @@ std::optional<Status> Functionalizer::resize(Node &n, const OpSchema &op) {
   const bool outside = std::find(g_.inputs.begin(), g_.inputs.end(), memories_[memory].current) != g_.inputs.end();
   if (shared || outside || !view(self).chain.empty())
     return fail(diag::MutationUnsupported, n.loc, n.target, outside ? "it resizes an input or a weight" : "it resizes a tensor that has views");
+  const TensorType before = g_.value(self).type;
+  if (!sameStrides(before.sizes, before.strides, fresh(before).strides)) return unsupported(n, "what lies between the elements of the tensor that it resizes is not known");
   for (Argument &a : n.args) read(a);
   TensorType type = fresh(g_.value(out).type);
   const ValueId now = emit(op.name == "aten.resize_" ? "aten.resize.default" : "aten.resize_as.default", n.args, type, n,

@@ -551,13 +551,31 @@ void removeAsserts(Model &m) {
   });
 }
 
+void strideAsOnCpus(Model &m) {
+  forEachGraph(m.graph, [](Graph &g) {
+    for (const Node &n : g.nodes) {
+      const Argument *dim = oneOf(opName(n), {"aten.unique_dim", "aten.unique_dim_consecutive", "aten.unique_consecutive"}) ? n.arg("dim") : nullptr;
+      const int64_t *d = dim ? std::get_if<int64_t>(dim) : nullptr;
+      if (!d || n.outputs.empty() || n.outputs[0].size() != 1 || !n.outputs[0][0].valid()) continue;
+      TensorType &t = g.value(n.outputs[0][0]).type;
+      const int64_t at = *d < 0 ? *d + t.rank() : *d;
+      if (at < 0 || at >= t.rank()) continue;
+      std::vector<Expr> rest = t.sizes;
+      rest.erase(rest.begin() + at);
+      std::vector<Expr> strides = contiguousStrides(rest);
+      strides.insert(strides.begin() + at, product(rest));
+      t.strides = std::move(strides);
+    }
+  });
+}
+
 void removeNoOps(Model &m) {
   forEachGraph(m.graph, [](Graph &g) {
     // Values whose strides matter: outputs, and what is read by position in memory.
     std::unordered_set<ValueId> fixed;
     for (const Argument &a : g.outputs) forEachValue(a, [&](ValueId id) { fixed.insert(id); });
     for (const Node &n : g.nodes)
-      if (oneOf(opName(n), {"aten.as_strided", "aten.as_strided_scatter", "aten.as_strided_copy"}) ||
+      if (oneOf(opName(n), {"aten.as_strided", "aten.as_strided_scatter", "aten.as_strided_copy", "aten.resize", "aten.resize_as"}) ||
           startsWith(n.target, "higher_order.") || !findOp(n.target))
         forEachInput(n, [&](ValueId id) { fixed.insert(id); });
     std::unordered_map<ValueId, ValueId> by;

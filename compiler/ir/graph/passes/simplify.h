@@ -37,6 +37,10 @@ void numberAsserts(Model &model);
 /// assertion of the model.
 void removeAsserts(Model &model);
 
+/// Gives results the strides that ATen's functions for CPUs give them, where the model says others: the slices that unique takes along a dimension lie
+/// one behind the other in memory.
+void strideAsOnCpus(Model &model);
+
 /// Removes operators that return their argument: detach, alias, dropout outside training, to and contiguous without
 /// effect, clone, view, expand and slice to the same sizes. An output of the model keeps the strides that the export
 /// promised.
