@@ -114,8 +114,10 @@ bool compare(arith::CmpIPredicate p, int64_t a, int64_t b, unsigned width) {
   return false;
 }
 
-/// Nearest integer inside the type's range; NaN is 0.
+/// Nearest integer inside the type's range; NaN is 0. Narrow results come by way of 32 bits, as machine code for CPUs and Triton's interpreter
+/// make them: what fits those is cut to the type's bits, and of what does not nothing is left.
 int64_t toInt(double v, unsigned width, bool isSigned) {
+  if (width > 1 && width < 32) return std::fabs(v) < 0x1p31 ? wrap(static_cast<int64_t>(v), width) : 0;
   if (std::isnan(v)) return 0;
   v = std::trunc(v);
   if (isSigned) {
