@@ -318,6 +318,11 @@ double ndtri(double p) {
   return p < 0.5 ? -x : x;
 }
 
+double erfcinv(double x) {
+  // Beside 1 the distance from it is exact and keeps its digits; far from it the tail does.
+  return x > 0.2 && x < 1.8 ? erfinv(1 - x) : -ndtri(x / 2) / std::numbers::sqrt2;
+}
+
 double igamma(double a, double x) { return gammaRatio(a, x, false); }
 double igammac(double a, double x) { return gammaRatio(a, x, true); }
 

@@ -22,6 +22,7 @@ double besselK1e(double x);
 double airyAi(double x);
 double ndtri(double p);
 double logNdtr(double x);
+double erfcinv(double x);         // of 0 to 2
 double erfcx(double x);             // exp(x*x) * erfc(x)
 double igamma(double a, double x);  // regularised lower
 double igammac(double a, double x); // regularised upper

@@ -332,6 +332,42 @@ def test_interpreted_launches_watch_every_access(dtype):
             _sums[(4,)](np.ones(32, dtype), total, 32, BLOCK=8)
 
 
+@triton.jit
+def _larger(x, y, out, NAN: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.maximum(tl.load(x + i), tl.load(y + i), propagate_nan=NAN))
+
+
+def test_whether_nan_counts_is_a_value_of_the_host():
+    x, y, out = np.array([1, np.nan, 3, np.nan], "f4"), np.array([2, 2, np.nan, np.nan], "f4"), np.zeros(4, "f4")
+    for how, expected in ((tl.PropagateNan.ALL, np.maximum(x, y)), (tl.PropagateNan.NONE, np.fmax(x, y))):
+        _larger[(1,)](x, y, out, NAN=how, BLOCK=4)
+        np.testing.assert_array_equal(out, expected)
+
+
+@triton.jit
+def _in_place(x, step, HOW: tl.constexpr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    if HOW == "transposed":
+        at = x + i[:, None] * N + i[None, :]
+        tl.store(at, tl.trans(tl.load(at)))
+    elif HOW == "turned":
+        at = x + i
+        tl.store(at, tl.gather(tl.load(at), N - 1 - i, 0))
+    else:
+        at = x + i * step
+        tl.store(at, tl.load(at) + 1)
+
+
+@pytest.mark.parametrize("how,n,expected", [("transposed", 32, lambda x: x[:1024].reshape(32, 32).T.reshape(-1)), ("turned", 1024, lambda x: x[:1024][::-1]),
+                                            ("counted", 1024, lambda x: np.concatenate([x[:1] + 1, x[1:1024]]))])
+def test_a_store_in_place_overwrites_nothing_that_was_loaded(how, n, expected):
+    x = np.arange(2048, dtype="f4")
+    want = expected(x.copy())
+    _in_place[(1,)](x, 0, HOW=how, N=n)
+    np.testing.assert_array_equal(x[:1024], want)
+
+
 def test_names_are_those_of_the_front_end():
     known = set()
     for path in (ROOT / "compiler/frontend/triton").glob("*.cpp"):

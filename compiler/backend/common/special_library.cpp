@@ -2,6 +2,7 @@
 // the program; special_link.cpp links what a kernel uses into its module, so that compiled code needs nothing but libm.
 // It takes the implementations in by #include, because the bitcode is of this one file. No function may call itself:
 // NVIDIA's assembler crashes on that.
+#include "base/directed.h"
 #include "base/polynomials.h"
 #include "base/special.cpp"
 
@@ -75,6 +76,42 @@ NESO_POLYNOMIAL(legendre, Legendre)
 
 /// The standard normal distribution and its inverse, as libdevice has them.
 double neso_special_normcdf(double x) { return std::erfc(-x * 0.70710678118654752440) / 2; }
+
+double neso_special_erfcinv(double x) { return erfcinv(x); }
+double neso_special_jn(double n, double x) { return n < 0 ? std::numeric_limits<double>::quiet_NaN() : jn(static_cast<int>(n), x); }
+double neso_special_yn(double n, double x) { return n < 0 || x < 0 ? std::numeric_limits<double>::quiet_NaN() : yn(static_cast<int>(n), x); }
+
+// Rounded towards zero, down and up. Integers give the bits of a double, which a float is as well.
+#define NESO_DIRECTED(mode, to)                                                                                        \
+  double neso_special_add_##mode(double a, double b) { return neso::directed::add(a, b, to); }                         \
+  float neso_special_add_##mode##f(float a, float b) { return neso::directed::add(a, b, to); }                         \
+  double neso_special_multiply_##mode(double a, double b) { return neso::directed::multiply(a, b, to); }               \
+  float neso_special_multiply_##mode##f(float a, float b) { return neso::directed::multiply(a, b, to); }               \
+  double neso_special_divide_##mode(double a, double b) { return neso::directed::divide(a, b, to); }                   \
+  float neso_special_divide_##mode##f(float a, float b) { return neso::directed::divide(a, b, to); }                   \
+  double neso_special_root_##mode(double a) { return neso::directed::squareRoot(a, to); }                              \
+  float neso_special_root_##mode##f(float a) { return neso::directed::squareRoot(a, to); }                             \
+  double neso_special_fma_##mode(double a, double b, double c) { return neso::directed::multiplyAdd(a, b, c, to); }    \
+  float neso_special_fma_##mode##f(float a, float b, float c) { return neso::directed::multiplyAdd(a, b, c, to); }     \
+  double neso_special_to_float_##mode(double a) { return neso::directed::toFloat(a, to); }                             \
+  int64_t neso_special_float_of_signed_##mode(int64_t n) {                                                             \
+    return std::bit_cast<int64_t>(static_cast<double>(neso::directed::fromInteger<float>(n, to)));                     \
+  }                                                                                                                    \
+  int64_t neso_special_double_of_signed_##mode(int64_t n) {                                                            \
+    return std::bit_cast<int64_t>(neso::directed::fromInteger<double>(n, to));                                         \
+  }                                                                                                                    \
+  int64_t neso_special_float_of_unsigned_##mode(int64_t n) {                                                           \
+    return std::bit_cast<int64_t>(static_cast<double>(neso::directed::fromInteger<float>(static_cast<uint64_t>(n), to))); \
+  }                                                                                                                    \
+  int64_t neso_special_double_of_unsigned_##mode(int64_t n) {                                                          \
+    return std::bit_cast<int64_t>(neso::directed::fromInteger<double>(static_cast<uint64_t>(n), to));                  \
+  }
+NESO_DIRECTED(rz, neso::directed::Rounding::Zero)
+NESO_DIRECTED(rd, neso::directed::Rounding::Down)
+NESO_DIRECTED(ru, neso::directed::Rounding::Up)
+#undef NESO_DIRECTED
+float neso_special_inverse_rootf(float x) { return neso::directed::inverseRoot(x); }
+double neso_special_high_inverse(double x) { return neso::directed::highInverse(x); }
 
 int64_t neso_special_gcd(int64_t a, int64_t b) {
   uint64_t x = a < 0 ? 0 - static_cast<uint64_t>(a) : static_cast<uint64_t>(a),

@@ -95,7 +95,6 @@ private:
   llvm::Value *emitFloat(mlir::Operation *op, OpCode code, llvm::ArrayRef<llvm::Value *> args);
   llvm::Value *emitDivision(OpCode code, llvm::Value *a, llvm::Value *b);
   llvm::Value *emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::ArrayRef<llvm::Value *> args);
-  llvm::Value *scaledByPower(llvm::Value *x, llvm::Value *n);
   /// A value for each result; none: it has no translation.
   llvm::SmallVector<llvm::Value *, 2> emitPtx(mlir::Operation *op, llvm::ArrayRef<llvm::Value *> args);
   llvm::Value *convertFloat(llvm::Value *v, mlir::Type from, mlir::Type to, bool towardZero);

@@ -6,6 +6,7 @@
 #include "backend/common/opcodes.h"
 #include "backend/cpu/uses.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/SmallVector.h"
@@ -166,7 +167,102 @@ static void cutTo(mlir::Value mask, llvm::MutableArrayRef<Move> moves, llvm::Arr
   extent = std::max<int64_t>(1, std::min(extent, *bound - sum.constant));
 }
 
+namespace {
+
+/// Offsets as sums modulo 2^bits: there nothing needs to be marked as not wrapping, and extensions are what they extend.
+struct Wrapped {
+  Sum sum;
+  unsigned bits = 64;
+};
+
+mlir::Value beginningOf(mlir::Value v);
+
+bool addWrapped(mlir::Value v, int64_t factor, Wrapped &out, int depth) {
+  if (depth > kDeepest || out.sum.terms.size() > kMostTerms || std::abs(factor) > kMostFactor) return false;
+  // One number for all elements moves no element towards another.
+  if (!llvm::isa<mlir::RankedTensorType>(v.getType())) return true;
+  if (const mlir::Type element = mlir::getElementTypeOrSelf(v.getType()); element.isInteger()) out.bits = std::min(out.bits, element.getIntOrFloatBitWidth());
+  if (constantOf(v)) return true;
+  mlir::Operation *def = v.getDefiningOp();
+  if (!def) {
+    mlir::Value begin = beginningOf(v);
+    return begin && addWrapped(begin, factor, out, depth + 1);
+  }
+  switch (codeOf(def)) {
+  case OpCode::Splat: return true;
+  case OpCode::Broadcast:
+  case OpCode::ExtSI:
+  case OpCode::ExtUI:
+  case OpCode::TruncI: return addWrapped(def->getOperand(0), factor, out, depth + 1);
+  case OpCode::AddPtr:
+  case OpCode::AddI: return addWrapped(def->getOperand(0), factor, out, depth + 1) && addWrapped(def->getOperand(1), factor, out, depth + 1);
+  case OpCode::SubI: return addWrapped(def->getOperand(0), factor, out, depth + 1) && addWrapped(def->getOperand(1), -factor, out, depth + 1);
+  case OpCode::MulI:
+    for (unsigned side : {0u, 1u})
+      if (std::optional<int64_t> c = constantOf(def->getOperand(side)); c && std::abs(*c) < kMostFactor)
+        return std::abs(*c) * std::abs(factor) < kMostFactor && addWrapped(def->getOperand(1 - side), factor * *c, out, depth + 1);
+    break;
+  default: break;
+  }
+  for (Term &t : out.sum.terms)
+    if (t.value == v) {
+      t.factor += factor;
+      return true;
+    }
+  out.sum.terms.push_back({v, factor});
+  return true;
+}
+
+/// Of a tensor that a loop carries along by one number for all elements: what it began with; null: it is none.
+mlir::Value beginningOf(mlir::Value v) {
+  auto argument = llvm::dyn_cast<mlir::BlockArgument>(v);
+  auto loop = argument ? llvm::dyn_cast<mlir::scf::ForOp>(argument.getOwner()->getParentOp()) : nullptr;
+  if (!loop || argument == loop.getInductionVar()) return {};
+  auto isUniform = [](mlir::Value by) {
+    while (mlir::Operation *def = by.getDefiningOp()) {
+      if (codeOf(def) == OpCode::Splat || constantOf(by)) return true;
+      if (codeOf(def) != OpCode::Broadcast && codeOf(def) != OpCode::ExtSI && codeOf(def) != OpCode::MulI) return false;
+      if (codeOf(def) == OpCode::MulI && !constantOf(def->getOperand(1))) return false;
+      by = def->getOperand(0);
+    }
+    return false;
+  };
+  mlir::Value next = loop.getTiedLoopYieldedValue(argument)->get();
+  for (int depth = 0; next != v; ++depth) {
+    mlir::Operation *def = next.getDefiningOp();
+    if (!def || depth > kDeepest || (codeOf(def) != OpCode::AddPtr && codeOf(def) != OpCode::AddI) || !isUniform(def->getOperand(1))) return {};
+    next = def->getOperand(0);
+  }
+  return loop.getTiedLoopInit(argument)->get();
+}
+
+} // namespace
+
+bool areDistinct(mlir::Value p) {
+  llvm::ArrayRef<int64_t> shape = llvm::cast<mlir::RankedTensorType>(p.getType()).getShape();
+  Wrapped offset;
+  if (!addWrapped(p, 1, offset, 0)) return false;
+  llvm::SmallVector<Move, 4> moves;
+  for (int64_t extent : shape) moves.push_back({0, extent});
+  for (const Term &t : offset.sum.terms) {
+    std::optional<int64_t> dim = dimOf(t.value, shape);
+    if (!dim || *dim < 0) return false;
+    moves[static_cast<size_t>(*dim)].step += t.factor;
+  }
+  llvm::erase_if(moves, [](const Move &m) { return m.extent == 1; });
+  // Each step is longer than all that the shorter ones reach together, and all of them stay within 2^bits.
+  std::sort(moves.begin(), moves.end(), [](const Move &a, const Move &b) { return std::abs(a.step) < std::abs(b.step); });
+  int64_t reach = 0;
+  for (const Move &m : moves) {
+    if (std::abs(m.step) <= reach || m.extent > kMostFactor || std::abs(m.step) > kMostFactor / m.extent) return false;
+    reach += std::abs(m.step) * (m.extent - 1);
+  }
+  return offset.bits >= 64 || reach < int64_t{1} << offset.bits;
+}
+
 bool areApart(mlir::Value p, mlir::Value q, mlir::Value mask) {
+  // Where each element begins elsewhere (what a loop carries), nothing is known of other elements.
+  if (llvm::isa<mlir::RankedTensorType>(rootOf(p).getType())) return false;
   const std::optional<int64_t> between = distance(p, q);
   if (!between) return false;
   llvm::ArrayRef<int64_t> shape = llvm::cast<mlir::RankedTensorType>(p.getType()).getShape();

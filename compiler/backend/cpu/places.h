@@ -21,4 +21,8 @@ std::optional<int64_t> distance(mlir::Value p, mlir::Value q);
 /// shape. mask, if any: elements where it is false touch nothing.
 bool areApart(mlir::Value p, mlir::Value q, mlir::Value mask);
 
+/// Proven: no two elements of the tile are one place. p: a tensor of pointers, which loops may have carried along by numbers that are the same
+/// for all elements.
+bool areDistinct(mlir::Value p);
+
 } // namespace neso::cpu

@@ -4,6 +4,8 @@
 
 #include "backend/cpu/places.h"
 
+#include "ir/tile/tile.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/OperationSupport.h"
@@ -191,7 +193,7 @@ llvm::SmallVector<mlir::Operation *, 4> Uses::storeGroup(mlir::Operation *first)
     };
     auto isApart = [&](mlir::Operation *s) {
       mlir::Value p = s->getOperand(0), q = op->getOperand(0);
-      if (pointerRoot(p) != pointerRoot(q)) return true;
+      if (inOtherMemory(p, q)) return true;
       auto known = apart_.try_emplace({s, op}, false);
       if (known.second) known.first->second = areApart(p, q, maskOf(s) == maskOf(op) ? maskOf(s) : mlir::Value());
       return known.first->second;
@@ -223,14 +225,13 @@ bool Uses::mustKeep(mlir::Value v) {
   for (mlir::Operation *op = def->getNextNode(); op; op = op->getNextNode()) {
     if (mayWrite(op) && !harmless.contains(op)) {
       if (codeOf(op) != OpCode::Store || !llvm::isa<mlir::RankedTensorType>(op->getOperand(0).getType())) return true;
-      // A group of stores that ends with the last sink runs in one loop; it may write what was loaded only at the very
-      // same places.
+      // A group of stores that ends with the last sink runs in one loop, some elements at a time. It may write what was loaded only at the very
+      // same places, each of which belongs to one element, and no element may take what was loaded for another.
       llvm::SmallVector<mlir::Operation *, 4> group = storeGroup(op);
       if (std::find(group.begin(), group.end(), last) == group.end()) return true;
       for (mlir::Operation *s : group) {
-        if (pointerRoot(s->getOperand(0)) == pointerRoot(def->getOperand(0)) &&
-            !sameExpression(s->getOperand(0), def->getOperand(0)))
-          return true;
+        mlir::Value to = s->getOperand(0), from = def->getOperand(0);
+        if (!inOtherMemory(to, from) && (!sameExpression(to, from) || !areDistinct(to) || changesPlaces(v))) return true;
         harmless.insert(s);
       }
     }
@@ -239,10 +240,42 @@ bool Uses::mustKeep(mlir::Value v) {
   return false;
 }
 
-mlir::Value pointerRoot(mlir::Value v) {
-  for (int i = 0; i < 64; ++i) {
+bool Uses::changesPlaces(mlir::Value v) {
+  auto known = changesPlaces_.find(v);
+  if (known != changesPlaces_.end()) return known->second;
+  bool changes = false;
+  for (mlir::Operation *user : v.getUsers())
+    if (isVirtual(user) && !changes)
+      changes = classOf(codeOf(user)) == OpClass::Index || llvm::any_of(user->getResults(), [&](mlir::Value r) { return changesPlaces(r); });
+  return changesPlaces_[v] = changes;
+}
+
+using Carried = llvm::SmallPtrSet<void *, 4>;
+static mlir::Value pointerRoot(mlir::Value v, int depth, Carried &carried);
+
+/// The one root of all these; null: it is not known, or there are several. What loops carry counts by what they began with.
+static mlir::Value commonRoot(std::initializer_list<mlir::Value> values, int depth, Carried &carried) {
+  mlir::Value common;
+  for (mlir::Value v : values) {
+    mlir::Value root = pointerRoot(v, depth, carried);
+    if (root && carried.contains(root.getAsOpaquePointer())) continue;
+    if (!root || (common && common != root)) return {};
+    common = root;
+  }
+  return common;
+}
+
+static mlir::Value pointerRoot(mlir::Value v, int depth, Carried &carried) {
+  for (; depth < 64; ++depth) {
     mlir::Operation *def = v.getDefiningOp();
-    if (!def) return v;
+    if (!def) {
+      auto argument = llvm::cast<mlir::BlockArgument>(v);
+      mlir::Operation *owner = argument.getOwner()->getParentOp();
+      auto loop = llvm::dyn_cast<mlir::scf::ForOp>(owner);
+      if (!loop) return llvm::isa<tt::FuncOp>(owner) ? v : mlir::Value();
+      if (!carried.insert(v.getAsOpaquePointer()).second) return v;
+      return commonRoot({loop.getTiedLoopInit(argument)->get(), loop.getTiedLoopYieldedValue(argument)->get()}, depth + 1, carried);
+    }
     switch (codeOf(def)) {
     case OpCode::AddPtr:
     case OpCode::Splat:
@@ -250,11 +283,31 @@ mlir::Value pointerRoot(mlir::Value v) {
     case OpCode::ExpandDims:
     case OpCode::Reshape:
     case OpCode::Trans:
-    case OpCode::Bitcast: v = def->getOperand(0); break;
-    default: return v;
+    case OpCode::Bitcast: v = def->getOperand(0); continue;
+    case OpCode::Select: return commonRoot({def->getOperand(1), def->getOperand(2)}, depth + 1, carried);
+    // A pointer that the program read or made of a number.
+    case OpCode::Load:
+    case OpCode::IntToPtr: return v;
+    default: break;
     }
+    const unsigned number = llvm::cast<mlir::OpResult>(v).getResultNumber();
+    if (auto branch = llvm::dyn_cast<mlir::scf::IfOp>(def))
+      return commonRoot({branch.thenYield().getOperand(number), branch.elseYield().getOperand(number)}, depth + 1, carried);
+    auto loop = llvm::dyn_cast<mlir::scf::ForOp>(def);
+    if (!loop) return {};
+    v = loop.getRegionIterArg(number);
   }
-  return v;
+  return {};
+}
+
+mlir::Value pointerRoot(mlir::Value v) {
+  Carried carried;
+  return pointerRoot(v, 0, carried);
+}
+
+bool inOtherMemory(mlir::Value p, mlir::Value q) {
+  const mlir::Value a = pointerRoot(p), b = pointerRoot(q);
+  return a && b && a != b;
 }
 
 /// `known` are pairs that are equal as far as has been looked.

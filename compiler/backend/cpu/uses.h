@@ -44,17 +44,22 @@ private:
   void sinks(mlir::Value v, llvm::SmallVectorImpl<mlir::Operation *> &out, Visited &visited);
   bool mayWrite(mlir::Operation *op);
   bool isCostlyColumn(mlir::Value v);
+  /// Whether something takes v's elements for elements at other indices: a transpose, a gather.
+  bool changesPlaces(mlir::Value v);
 
   llvm::DenseMap<mlir::Value, mlir::Operation *> lastSink_;
   llvm::DenseMap<mlir::Value, int> cost_, sinkCount_;
-  llvm::DenseMap<mlir::Value, bool> readsMemory_;
+  llvm::DenseMap<mlir::Value, bool> readsMemory_, changesPlaces_;
   llvm::DenseMap<mlir::Operation *, bool> mayWrite_;
   /// Pairs of stores to one argument: whether their places differ (places.h).
   llvm::DenseMap<std::pair<mlir::Operation *, mlir::Operation *>, bool> apart_;
 };
 
-/// The pointer that all of v's elements are offsets of (a function argument as a rule); v itself when unknown.
+/// The pointer that all of v's elements are offsets of (a function argument as a rule, also of what loops and branches give); null: unknown.
 mlir::Value pointerRoot(mlir::Value v);
+/// Offsets of two different pointers. A launch may give two arguments one tensor; kernels that then read and write it are written element by
+/// element.
+bool inOtherMemory(mlir::Value p, mlir::Value q);
 /// Same expression: equal operations on equal operands, down to the same values.
 bool sameExpression(mlir::Value a, mlir::Value b);
 

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "base/diagnostics/tile.h"
-#include "base/special.h"
 #include "ir/tile/interp_impl.h"
 #include "ir/tile/softfloat.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -74,83 +73,6 @@ Binary binaryOf(StringRef name) {
   return it == table.end() ? nullptr : it->second;
 }
 
-/// Functions of CUDA's device library by name, without "__nv_" and the f of single precision. Null if unknown.
-Unary libraryUnary(StringRef name) {
-  static const llvm::StringMap<Unary> table = {{"exp", std::exp},
-                                               {"exp2", std::exp2},
-                                               {"exp10", [](double x) { return std::pow(10.0, x); }},
-                                               {"expm1", std::expm1},
-                                               {"log", std::log},
-                                               {"log2", std::log2},
-                                               {"log10", std::log10},
-                                               {"log1p", std::log1p},
-                                               {"logb", std::logb},
-                                               {"sqrt", std::sqrt},
-                                               {"rsqrt", rsqrtOf},
-                                               {"cbrt", std::cbrt},
-                                               {"rcbrt", [](double x) { return 1.0 / std::cbrt(x); }},
-                                               {"sin", std::sin},
-                                               {"cos", std::cos},
-                                               {"tan", std::tan},
-                                               {"asin", std::asin},
-                                               {"acos", std::acos},
-                                               {"atan", std::atan},
-                                               {"sinh", std::sinh},
-                                               {"cosh", std::cosh},
-                                               {"tanh", std::tanh},
-                                               {"asinh", std::asinh},
-                                               {"acosh", std::acosh},
-                                               {"atanh", std::atanh},
-                                               {"erf", std::erf},
-                                               {"erfc", std::erfc},
-                                               {"tgamma", std::tgamma},
-                                               {"lgamma", special::logGamma},
-                                               {"fabs", std::fabs},
-                                               {"floor", std::floor},
-                                               {"ceil", std::ceil},
-                                               {"trunc", std::trunc},
-                                               {"rint", std::nearbyint},
-                                               {"nearbyint", std::nearbyint},
-                                               {"round", std::round},
-                                               {"sinpi", [](double x) { return std::sin(M_PI * x); }},
-                                               {"cospi", [](double x) { return std::cos(M_PI * x); }},
-                                               {"j0", j0},
-                                               {"j1", j1},
-                                               {"y0", y0},
-                                               {"y1", y1},
-                                               {"erfcx", special::erfcx},
-                                               {"fsqrt_rn", std::sqrt},
-                                               {"frsqrt_rn", rsqrtOf},
-                                               {"normcdf", [](double x) { return 0.5 * std::erfc(-x * M_SQRT1_2); }},
-                                               {"frcp_rn", [](double x) { return 1.0 / x; }},
-                                               {"saturate", [](double x) {
-                                                  return std::isnan(x) || x < 0 ? 0.0 : x > 1 ? 1.0 : x;
-                                                }}};
-  auto it = table.find(name);
-  return it == table.end() ? nullptr : it->second;
-}
-Binary libraryBinary(StringRef name) {
-  static const llvm::StringMap<Binary> table = {
-      {"pow", std::pow},
-      {"atan2", std::atan2},
-      {"fmod", std::fmod},
-      {"remainder", std::remainder},
-      {"hypot", std::hypot},
-      {"copysign", std::copysign},
-      {"nextafter", [](double a, double b) { return std::nextafter(a, b); }},
-      {"nextafterf", [](double a, double b) { return double(std::nextafterf(float(a), float(b))); }},
-      {"fdim", std::fdim},
-      {"fmin", minNum},
-      {"fmax", maxNum},
-      {"fadd_rn", [](double a, double b) { return a + b; }},
-      {"fsub_rn", [](double a, double b) { return a - b; }},
-      {"fmul_rn", [](double a, double b) { return a * b; }},
-      {"fdiv_rn", [](double a, double b) { return a / b; }},
-      {"fdivide", [](double a, double b) { return a / b; }}};
-  auto it = table.find(name);
-  return it == table.end() ? nullptr : it->second;
-}
-
 bool compare(arith::CmpFPredicate p, double a, double b) {
   bool unordered = std::isnan(a) || std::isnan(b);
   switch (p) {
@@ -192,8 +114,10 @@ bool compare(arith::CmpIPredicate p, int64_t a, int64_t b, unsigned width) {
   return false;
 }
 
-/// Nearest integer inside the type's range; NaN is 0.
+/// Nearest integer inside the type's range; NaN is 0. Narrow results come by way of 32 bits, as machine code for CPUs and Triton's interpreter
+/// make them: what fits those is cut to the type's bits, and of what does not nothing is left.
 int64_t toInt(double v, unsigned width, bool isSigned) {
+  if (width > 1 && width < 32) return std::fabs(v) < 0x1p31 ? wrap(static_cast<int64_t>(v), width) : 0;
   if (std::isnan(v)) return 0;
   v = std::trunc(v);
   if (isSigned) {
@@ -410,24 +334,14 @@ private:
 
   /// A function of a library, by its name.
   bool library(tt::ExternElementwiseOp ext) {
-    StringRef symbol = ext.getSymbol();
-    symbol.consume_front("__nv_");
-    symbol.consume_front("fast_");
-    auto lookup = [&](auto table) {
-      auto function = table(symbol);
-      return function || !symbol.ends_with("f") ? function : table(symbol.drop_back());
-    };
-    auto is = [&](StringRef one, StringRef other) { return symbol == one || symbol == other; };
-    if (Unary unary = in_.size() == 1 && real_ ? lookup(libraryUnary) : nullptr)
-      return each([&](size_t i) { return number(unary(f(0, i))); });
-    if (Binary binary = in_.size() == 2 && real_ ? lookup(libraryBinary) : nullptr)
-      return each([&](size_t i) { return number(binary(f(0, i), f(1, i))); });
-    if (in_.size() == 3 && real_ && is("fma", "fmaf")) return each([&](size_t i) { return number(std::fma(f(0, i), f(1, i), f(2, i))); });
-    if (is("powi", "powif")) return each([&](size_t i) { return number(std::pow(f(0, i), double(asSigned(n(1, i), 32)))); });
-    if (is("isnand", "isnanf")) return each([&](size_t i) { return slotOf(int64_t(std::isnan(f(0, i)))); });
-    if (is("isinfd", "isinff")) return each([&](size_t i) { return slotOf(int64_t(std::isinf(f(0, i)))); });
-    if (is("finitef", "isfinited")) return each([&](size_t i) { return slotOf(int64_t(std::isfinite(f(0, i)))); });
-    return is("signbitf", "signbitd") && each([&](size_t i) { return slotOf(int64_t(std::signbit(f(0, i)))); });
+    SmallVector<Type, 4> types;
+    for (Value v : op_->getOperands()) types.push_back(getElementTypeOrSelf(v.getType()));
+    LibraryFunction function;
+    SmallVector<Slot, 4> in(types.size());
+    return function.find(ext.getSymbol(), types, type_) && each([&](size_t i) {
+             for (size_t k = 0; k < in.size(); ++k) in[k] = at(static_cast<unsigned>(k), i);
+             return function(in);
+           });
   }
 
   Machine &machine_;

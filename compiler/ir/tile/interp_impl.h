@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "ir/tile/interp.h"
+#include "ir/tile/library.h"
 #include "llvm/ADT/DenseMap.h"
 
 namespace neso::tile {
@@ -48,6 +49,28 @@ public:
 private:
   std::span<const InterpArg> args_;
   std::vector<int64_t> bases_;
+};
+
+/// A function of a device library on one element (interp_library.cpp).
+class LibraryFunction {
+public:
+  /// False: the interpreter does not know it for these operands.
+  bool find(llvm::StringRef symbol, llvm::ArrayRef<mlir::Type> types, mlir::Type result);
+  Slot operator()(llvm::ArrayRef<Slot> in) const;
+
+private:
+  Slot number(double v) const;
+  Slot ofReals(double x, double y, double z, llvm::ArrayRef<Slot> in) const;
+  Slot ofIntegers(llvm::ArrayRef<Slot> in) const;
+
+  double (*unary_)(double) = nullptr;
+  double (*binary_)(double, double) = nullptr;
+  LibraryFn fn_{};
+  std::optional<directed::Rounding> rounding_;
+  mlir::FloatType real_; // the result's; null: an integer
+  bool fromReal_ = false;
+  unsigned bits_ = 0, resultBits_ = 0; // of the first operand and the result
+  size_t count_ = 0;
 };
 
 class Machine {

@@ -49,6 +49,11 @@ class dtype:
         return self.name.startswith(("fp", "float", "bfloat"))
 
 
+class PropagateNan:
+    """Whether maximum, minimum and clamp give NaN where an operand is one; compile-time values, as kernels have them."""
+    NONE, ALL = "NONE", "ALL"
+
+
 class Function:
     """A function of the language. It has a meaning in kernels alone."""
 

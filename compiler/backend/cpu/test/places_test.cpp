@@ -120,5 +120,68 @@ TEST(Places, NothingIsConcludedFromWhatMayWrapOrDiffers) {
   EXPECT_FALSE(answersOf(t, p, steeper).apart);
 }
 
+TEST(Places, DistinctMeansThatNoTwoElementsAreOnePlace) {
+  std::mt19937 random(11);
+  auto draw = [&](int64_t from, int64_t to) { return from + static_cast<int64_t>(random() % (to - from + 1)); };
+  std::unique_ptr<mlir::MLIRContext> context = makeTileContext();
+  int distinct = 0, shared = 0;
+  for (int k = 0; k < 300; ++k) {
+    const Tile t{int64_t{1} << draw(0, 4), int64_t{1} << draw(0, 5), 64, 64};
+    const Place p{draw(-70, 70), draw(-9, 9), draw(0, 300), draw(0, 1) != 0};
+    const std::string text = textOf(t, {p});
+    Result<mlir::OwningOpRef<mlir::ModuleOp>> module = parseTile(text, "places.ttir", context.get());
+    ASSERT_TRUE(module) << module.error().str() << text;
+    mlir::Value pointer;
+    (*module)->walk([&](tt::StoreOp s) { pointer = s.getPtr(); });
+    const bool apart = static_cast<int64_t>(elementsOf(t, p).size()) == t.rows * t.columns, says = areDistinct(pointer);
+    // Only where one step is longer than all of the other's is it looked for.
+    const bool plain = t.rows == 1 || t.columns == 1 || std::abs(p.rows) > (t.columns - 1) * std::abs(p.columns) || std::abs(p.columns) > (t.rows - 1) * std::abs(p.rows);
+    EXPECT_EQ(says, apart && plain) << text;
+    ++(says ? distinct : shared);
+  }
+  EXPECT_GT(distinct, 100);
+  EXPECT_GT(shared, 30);
+}
+
+/// What a loop carries is looked through: by one number for all elements, in pointers as in offsets.
+TEST(Places, OfWhatLoopsCarry) {
+  std::unique_ptr<mlir::MLIRContext> context = makeTileContext();
+  auto answers = [&](std::string_view first, std::string_view by) {
+    const std::string text = fmt::format(R"(tt.func public @k(%x: !tt.ptr<f32>, %n: i32) {{
+  %r = tt.make_range {{end = 8 : i32, start = 0 : i32}} : tensor<8xi32>
+  %two = arith.constant dense<2> : tensor<8xi32>
+  %ns = tt.splat %n : i32 -> tensor<8xi32>
+  %h = arith.divui %r, %two : tensor<8xi32>
+  %m = arith.muli %r, %ns : tensor<8xi32>
+  %xs = tt.splat %x : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>
+  %begin = tt.addptr %xs, {} : tensor<8x!tt.ptr<f32>>, tensor<8xi32>
+  %zero = arith.constant 0 : i32
+  %one = arith.constant 1 : i32
+  %v = arith.constant dense<1.0> : tensor<8xf32>
+  %end = scf.for %i = %zero to %n step %one iter_args(%p = %begin) -> (tensor<8x!tt.ptr<f32>>) : i32 {{
+    %next = tt.addptr %p, {} : tensor<8x!tt.ptr<f32>>, tensor<8xi32>
+    tt.store %p, %v : tensor<8x!tt.ptr<f32>>
+    tt.store %next, %v : tensor<8x!tt.ptr<f32>>
+    scf.yield %next : tensor<8x!tt.ptr<f32>>
+  }}
+  tt.return
+}}
+)",
+                                         first, by);
+    Result<mlir::OwningOpRef<mlir::ModuleOp>> module = parseTile(text, "places.ttir", context.get());
+    EXPECT_TRUE(module) << module.error().str() << text;
+    std::vector<mlir::Value> pointers;
+    (*module)->walk([&](tt::StoreOp s) { pointers.push_back(s.getPtr()); });
+    // An element of the second may be what another of the first is.
+    EXPECT_FALSE(areApart(pointers[0], pointers[1], {}));
+    return areDistinct(pointers[0]);
+  };
+  EXPECT_TRUE(answers("%r", "%two"));
+  EXPECT_TRUE(answers("%r", "%ns"));
+  EXPECT_FALSE(answers("%r", "%r"));
+  EXPECT_FALSE(answers("%h", "%two"));
+  EXPECT_FALSE(answers("%m", "%two"));
+}
+
 } // namespace
 } // namespace neso::cpu::test

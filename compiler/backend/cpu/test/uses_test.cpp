@@ -30,6 +30,9 @@ public:
     line("%seven = arith.constant dense<7> : {}", kType);
     line("%twice = arith.muli %range, %two : {}", kType);
     line("%ns = tt.splat %n : i32 -> {}", kType);
+    line("%halved = arith.divui %range, %two : {}", kType);
+    line("%any = arith.muli %range, %ns : {}", kType);
+    line("%turned = arith.subi %seven, %range : {}", kType);
     line("%xs = tt.splat %x : !tt.ptr<i32> -> {}", kPointers);
     line("%ys = tt.splat %y : !tt.ptr<i32> -> {}", kPointers);
     line("%none = arith.constant 0 : i32");
@@ -61,7 +64,9 @@ private:
       line("{} = arith.constant dense<{}> : {}", start, pick(10), kType);
     else
       line("{} = arith.addi %ns, %two : {}", start, kType);
-    line("{} = arith.addi {}, {} : {}", offset, pick(3) ? "%range" : "%twice", start, kType);
+    // Each element at a place of its own, or several at one.
+    static constexpr const char *kSteps[] = {"%range", "%range", "%range", "%twice", "%turned", "%halved", "%any"};
+    line("{} = arith.addi {}, {} : {}", offset, kSteps[pick(7)], start, kType);
     line("{} = tt.addptr %{}s, {} : {}, {}", out, pick(2) ? "x" : "y", offset, kPointers, kType);
     addresses_.push_back(out);
     return out;
@@ -70,8 +75,12 @@ private:
   void body(int length, int depth) {
     const std::vector<std::string> values = values_, addresses = addresses_;
     for (int i = 0; i < length; ++i) {
-      const int what = pick(10);
-      if (what < 4) {
+      const int what = pick(11);
+      if (what == 10) {
+        const std::string of = value(), out = fresh();
+        line("{} = tt.gather {}[%{}] {{axis = 0 : i32}} : ({}, {}) -> {}", out, of, pick(2) ? "turned" : "halved", kType, kType, kType);
+        values_.push_back(out);
+      } else if (what < 4) {
         const std::string from = address(), out = fresh();
         if (pick(3))
           line("{} = tt.load {} : {}", out, from, kPointers);
@@ -91,15 +100,33 @@ private:
         else
           line("tt.store {}, {}, %some : {}", to, v, kPointers);
       } else {
-        if (pick(2))
+        const int kind = pick(3);
+        if (kind == 0) {
           line("scf.if %few {{");
-        else
+        } else if (kind == 1) {
           line("scf.for %i{} = %none to %turns step %one : i32 {{", next_++);
+        } else {
+          moving(depth);
+          continue;
+        }
         body(1 + pick(4), depth + 1);
         line("}}");
       }
     }
     if (depth) values_ = values, addresses_ = addresses;
+  }
+
+  /// A loop that carries an address, which moves by one number for all elements, or by one for each.
+  void moving(int depth) {
+    const std::vector<std::string> values = values_, addresses = addresses_;
+    const std::string from = address(), carried = fresh(), next = fresh();
+    line("{} = scf.for %i{} = %none to %turns step %one iter_args({} = {}) -> ({}) : i32 {{", fresh(), next_++, carried, from, kPointers);
+    addresses_.assign(3, carried);
+    body(2 + pick(4), depth + 1);
+    line("{} = tt.addptr {}, {} : {}, {}", next, carried, pick(3) ? "%two" : "%turned", kPointers, kType);
+    line("scf.yield {} : {}", next, kPointers);
+    line("}}");
+    values_ = values, addresses_ = addresses;
   }
 
   std::mt19937 random_;

@@ -244,6 +244,28 @@ TEST(TileInterp, Casts) {
   EXPECT_EQ(half[1], 0xBE85); // -1.63 towards zero: -(1 + 645/1024)
 }
 
+/// As machine code for CPUs and Triton's interpreter have it, which is what launches are compared with.
+TEST(TileInterp, FloatsThatDoNotFitNarrowIntegersAreCut) {
+  Kernel k;
+  k.parse(R"(tt.func public @f(%x: !tt.ptr<f32>, %y: !tt.ptr<i8>) {
+  %r = tt.make_range {end = 8 : i32, start = 0 : i32} : tensor<8xi32>
+  %xs = tt.splat %x : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>
+  %xp = tt.addptr %xs, %r : tensor<8x!tt.ptr<f32>>, tensor<8xi32>
+  %v = tt.load %xp : tensor<8x!tt.ptr<f32>>
+  %n = arith.fptosi %v : tensor<8xf32> to tensor<8xi8>
+  %ys = tt.splat %y : !tt.ptr<i8> -> tensor<8x!tt.ptr<i8>>
+  %yp = tt.addptr %ys, %r : tensor<8x!tt.ptr<i8>>, tensor<8xi32>
+  tt.store %yp, %n : tensor<8x!tt.ptr<i8>>
+  tt.return
+}
+)",
+          "cut.ttir");
+  std::vector<float> x = {1.9f, -1.9f, 127.5f, 128, 300, -300, 3e9f, -3e9f};
+  std::vector<int8_t> y(8);
+  OK(k.run({buffer(x), buffer(y)}));
+  EXPECT_EQ(y, (std::vector<int8_t>{1, -1, 127, -128, 44, -44, 0, 0}));
+}
+
 TEST(TileInterp, Shapes) {
   Kernel k;
   k.golden("shapes");
