@@ -31,6 +31,7 @@ typedef struct result_maker {
   const neso_dl_exchange *exchange; /* its C functions; NULL: by `kind` */
   enum { MAKER_NONE, MAKER_NUMPY, MAKER_EXCHANGE, MAKER_DLPACK } kind;
   PyObject *type; /* MAKER_DLPACK: of the tensors; borrowed */
+  enum { GRAD_UNKNOWN, GRAD_ON, GRAD_OFF } grad; /* torch's mode, asked once a call */
 } result_maker;
 
 /* The runtime's view of one Python object, and what keeps that view alive. */

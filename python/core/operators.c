@@ -109,7 +109,7 @@ static PyObject *asked_of(const neso_op_call *call) {
 /* neso_op::run; user: function(arguments, outputs, asked, stream), which fills the outputs. On any thread, without the interpreter's lock. */
 static neso_status run_python(void *user, const neso_op_call *call) {
   const PyGILState_STATE gil = PyGILState_Ensure();
-  result_maker maker = {NULL, MAKER_NONE, NULL};
+  result_maker maker = {NULL, MAKER_NONE, NULL, GRAD_UNKNOWN};
   PyObject *type = call_hook("tensor_type", NULL);
   PyObject *inputs = type && maker_of_type(type, &maker) == 0 ? lend_all(call->inputs, call->input_count, &maker) : NULL;
   PyObject *outputs = inputs ? lend_all(call->outputs, call->output_count, &maker) : NULL, *arguments = outputs ? arguments_of(call, inputs) : NULL;

@@ -118,20 +118,33 @@ static int take_dl(const neso_dl_tensor *t, const char *what, neso_tensor *out) 
   return 0;
 }
 
+/* Whether torch records for gradients now. -1: failed. */
+static int grad_enabled(result_maker *maker) {
+  static PyObject *asked; /* torch.is_grad_enabled; NULL: torch has not been loaded so far */
+  if (maker->grad == GRAD_UNKNOWN) {
+    PyObject *found = asked ? asked : call_hook("grad_function", NULL);
+    if (!found) return -1;
+    if (found == Py_None) return Py_DECREF(found), 0;
+    asked = found;
+    PyObject *enabled = PyObject_CallNoArgs(asked);
+    if (!enabled) return -1;
+    maker->grad = enabled == Py_True ? GRAD_ON : GRAD_OFF;
+    Py_DECREF(enabled);
+  }
+  return maker->grad == GRAD_ON;
+}
+
 /* A tensor that requires a gradient would lose it. */
-static int check_grad(const known_type *k, PyObject *object, const char *what) {
+static int check_grad(const known_type *k, PyObject *object, const char *what, result_maker *maker) {
   static PyObject *name;
+  const int enabled = grad_enabled(maker);
+  if (enabled <= 0) return enabled;
   if (!name) name = PyUnicode_InternFromString("requires_grad");
   PyObject *value = k->requires_grad ? k->requires_grad->get(object, k->requires_grad->closure) : PyObject_GetAttr(object, name);
   if (!value) PyErr_Clear();
   const int required = value == Py_True;
   Py_XDECREF(value);
   if (!required) return 0;
-  PyObject *enabled = call_hook("grad_enabled", NULL);
-  if (!enabled) return -1;
-  const int on = enabled == Py_True;
-  Py_DECREF(enabled);
-  if (!on) return 0;
   return refuse(NESO_INVALID_ARGUMENT, "%s requires a gradient, which a package cannot give; call it under torch.no_grad(), or pass x.detach()", what);
 }
 
@@ -182,8 +195,8 @@ static int unreadable(const char *what) {
   return failed;
 }
 
-static int read_exchange(const known_type *k, PyObject *object, const char *what, argument *a, neso_tensor *out) {
-  if (check_wrapper(k, object, what) || check_grad(k, object, what)) return -1;
+static int read_exchange(const known_type *k, PyObject *object, const char *what, argument *a, neso_tensor *out, result_maker *maker) {
+  if (check_wrapper(k, object, what) || check_grad(k, object, what, maker)) return -1;
   if (k->exchange->borrow(object, &a->borrowed)) return unreadable(what);
   if (check_lazy(k, object, a->borrowed.dtype, what)) return -1;
   return take_dl(&a->borrowed, what, out);
@@ -262,8 +275,8 @@ int read_argument(PyObject *object, const neso_value_info *info, const char *wha
   known_type unkept;
   const known_type *k = known(Py_TYPE(object), &unkept);
   if (k->exchange) {
-    if (maker->kind == MAKER_NONE) *maker = (result_maker){k->exchange, MAKER_EXCHANGE, NULL};
-    return read_exchange(k, object, what, a, out);
+    if (maker->kind == MAKER_NONE) maker->exchange = k->exchange, maker->kind = MAKER_EXCHANGE;
+    return read_exchange(k, object, what, a, out, maker);
   }
   if (PyObject_CheckBuffer(object)) {
     if (maker->kind == MAKER_NONE) maker->kind = MAKER_NUMPY;
@@ -280,7 +293,7 @@ int read_argument(PyObject *object, const neso_value_info *info, const char *wha
     return read_buffer(a->viewed, what, writable, a, out, dtype);
   }
   if (PyObject_HasAttrString(object, "__dlpack__")) {
-    if (maker->kind == MAKER_NONE) *maker = (result_maker){NULL, MAKER_DLPACK, (PyObject *)Py_TYPE(object)};
+    if (maker->kind == MAKER_NONE) maker->kind = MAKER_DLPACK, maker->type = (PyObject *)Py_TYPE(object);
     return read_capsule(object, what, writable, a, out);
   }
   PyObject *name = PyType_GetName(Py_TYPE(object)), *bytes = name ? PyUnicode_AsUTF8String(name) : NULL;
@@ -454,13 +467,13 @@ PyObject *wrap_result(neso_dl_versioned *memory, neso_dtype dtype, const result_
 int maker_of_type(PyObject *type, result_maker *maker) {
   const neso_dl_exchange *exchange = exchange_of((PyTypeObject *)type);
   if (exchange) {
-    *maker = (result_maker){exchange, MAKER_EXCHANGE, NULL};
+    *maker = (result_maker){exchange, MAKER_EXCHANGE, NULL, GRAD_UNKNOWN};
     return 0;
   }
   PyObject *name = PyObject_GetAttrString(type, "__name__");
   if (!name) return -1;
   const int array = PyUnicode_CompareWithASCIIString(name, "ndarray") == 0 && !PyObject_HasAttrString(type, "__jax_array__");
   Py_DECREF(name);
-  *maker = (result_maker){NULL, array ? MAKER_NUMPY : MAKER_DLPACK, type};
+  *maker = (result_maker){NULL, array ? MAKER_NUMPY : MAKER_DLPACK, type, GRAD_UNKNOWN};
   return 0;
 }

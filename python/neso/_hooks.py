@@ -13,9 +13,10 @@ def error(what):
     return _errors.of_status(*what)
 
 
-def grad_enabled():
+def grad_function():
+    """What says whether torch records for gradients, where torch is loaded."""
     torch = sys.modules.get("torch")
-    return torch is not None and torch.is_grad_enabled()
+    return torch and torch.is_grad_enabled
 
 
 def tensor_type():

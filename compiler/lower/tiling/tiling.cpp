@@ -8,6 +8,7 @@
 #include "ir/loops/access.h"
 #include "ir/plan/access.h"
 #include "lower/tiling/library.h"
+#include "lower/tiling/packing.h"
 #include "lower/tiling/reductions.h"
 #include "lower/tiling/ways.h"
 #include "lower/tiling/weights.h"
@@ -57,6 +58,7 @@ public:
     // Tuning times launches: parts have none.
     for (size_t k = 0; k < launched; ++k) choose(plan_.kernels[k], !isPart[k]);
     placeLibraryForms(plan_, std::move(forms_));
+    placePacking(plan_, std::move(packing_));
     for (size_t k = launched; k < plan_.kernels.size(); ++k) choose(plan_.kernels[k], true);
     return std::move(out_);
   }
@@ -113,7 +115,11 @@ private:
   }
 
   void order(plan::Kernel &kernel, DotTiling &dot, bool library, const TileTarget &target) {
-    if (target.packWeights) return packRightOperand(plan_, kernel, users_, dot, target.updatable);
+    if (target.packWeights) {
+      packRightOperand(plan_, kernel, users_, dot, target.updatable);
+      if (std::optional<plan::Kernel> packing = dot.packed ? std::nullopt : packGivenOperand(plan_, kernel, dot)) packing_.emplace_back(kernel.id, std::move(*packing));
+      return;
+    }
     if (library) return; // it reads the weight as it is
     const bool split = maySplit(kernel, target), alongK = orderRightOperand(plan_, kernel, users_, dot, split);
     if (!split || !alongK || dot.split) return;
@@ -140,6 +146,7 @@ private:
   const TileTarget &target_;
   const plan::Users users_;
   std::vector<std::pair<plan::KernelId, LibraryForm>> forms_;
+  std::vector<std::pair<plan::KernelId, plan::Kernel>> packing_;
   Tilings out_;
 };
 

@@ -6,6 +6,7 @@
 #include "base/rules.h"
 #include "ir/loops/dependences.h"
 #include "ir/loops/order.h"
+#include "lower/tiling/weight_blocks.h"
 
 namespace neso {
 
@@ -130,28 +131,7 @@ private:
   int64_t base_ = 0;
 };
 
-/// Position among the batches, and among the outer k, in row-major order of the dimensions that the operand has.
-std::pair<Expr, Expr> outerPosition(const plan::Kernel &kernel, const DotTiling &c, Expr index) {
-  Expr batch = 0, ko = 0;
-  for (size_t d : c.batch)
-    if (uses(index, Symbol::outer(d))) batch = batch * kernel.xRanges[d] + Symbol::outer(d);
-  for (size_t d : c.kOuter) ko = ko * kernel.rRanges[d] + Symbol::inner(d);
-  return {batch, ko};
-}
-
-/// Blocks of columns, [batch][n blocks][outer k][rows][bn]: how many there are, and where a block is among them.
-struct Blocks {
-  int64_t batches, blocks, outer, rows, bn;
-  int64_t each() const { return outer * rows * bn; }
-  int64_t all() const { return batches * blocks * each(); }
-  /// Row `row` of the block that a program reads, counted from the first block's first row. `place`: what of the kernel's dimensions the operand has.
-  Expr rowAt(const plan::Kernel &kernel, const DotTiling &c, Expr place, Expr row) const {
-    auto [batch, ko] = outerPosition(kernel, c, place);
-    return ((batch * blocks + kBlockOfN) * outer + ko) * rows + row;
-  }
-};
-
-Blocks blocksOf(const ConstantOperand &operand, const DotTiling &c, int64_t rows) {
+WeightBlocks blocksOf(const ConstantOperand &operand, const DotTiling &c, int64_t rows) {
   return {static_cast<int64_t>(operand.batchAt.size()), (operand.n + c.bn - 1) / c.bn,
           static_cast<int64_t>(operand.outerAt.size()), rows, c.bn};
 }
@@ -202,7 +182,7 @@ void packLoad(const ConstantOperand &operand, plan::Kernel &kernel, const DotTil
   if (operand.nAt.front() == operand.nAt.back() || (oneRow && isRun(operand.nAt))) return;
   std::vector<int64_t> rows;
   for (size_t i = 0; i < operand.kAt.size(); i += static_cast<size_t>(step)) rows.push_back(operand.kAt[i]);
-  const Blocks blocks = blocksOf(operand, c, kPadded / step);
+  const WeightBlocks blocks = blocksOf(operand, c, kPadded / step);
   const int64_t parts = static_cast<int64_t>(together.loads.size());
   const Expr row = blocks.rowAt(kernel, c, operand.place(), floorDiv(kK, Expr(step)));
   operand.rewrite(blocks.all() * parts, {loops::plainAxis(operand.batchAt, blocks.blocks * blocks.each() * parts),
@@ -243,7 +223,7 @@ std::optional<FourBits> fourBitsOf(const loops::Body &body, const Op &op) {
 /// among the columns come out of neighbouring bytes by one shift.
 void packBytes(const ConstantOperand &operand, const plan::Kernel &kernel, const DotTiling &c, Op &shift) {
   const int64_t half = c.bn / 2;
-  const Blocks blocks = blocksOf(operand, c, (operand.k + c.bk - 1) / c.bk * c.bk);
+  const WeightBlocks blocks = blocksOf(operand, c, (operand.k + c.bk - 1) / c.bk * c.bk);
   std::vector<int64_t> paired;
   for (int64_t i = 0; i < operand.n; ++i) {
     const int64_t inside = i % c.bn;
@@ -263,7 +243,7 @@ void packBytes(const ConstantOperand &operand, const plan::Kernel &kernel, const
 void packFours(const ConstantOperand &operand, const plan::Kernel &kernel, const DotTiling &c, Op &shift) {
   constexpr int64_t kFour = 4;
   const int64_t half = c.bn / 2;
-  const Blocks blocks = blocksOf(operand, c, operand.k);
+  const WeightBlocks blocks = blocksOf(operand, c, operand.k);
   // In numbers, of which a byte has two.
   loops::Axis columns;
   for (int64_t first = 0; first < operand.n; first += half) {
@@ -283,7 +263,7 @@ void packFours(const ConstantOperand &operand, const plan::Kernel &kernel, const
 /// Words of 32 bits: a row of a block is bn of them, each with eight neighbours along k of one column.
 void packWords(const ConstantOperand &operand, const plan::Kernel &kernel, const DotTiling &c, Op &shift) {
   constexpr int64_t kInWord = 8;
-  const Blocks blocks = blocksOf(operand, c, (operand.k + c.bk - 1) / c.bk * c.bk / kInWord);
+  const WeightBlocks blocks = blocksOf(operand, c, (operand.k + c.bk - 1) / c.bk * c.bk / kInWord);
   const Expr row = blocks.rowAt(kernel, c, operand.place(), floorDiv(kK, Expr(kInWord)));
   operand.rewriteFourBits(blocks.all() * kInWord,
                           {loops::plainAxis(operand.batchAt, blocks.blocks * blocks.each() * kInWord),
@@ -348,6 +328,14 @@ void packComputed(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &use
 
 } // namespace
 
+std::pair<Expr, Expr> outerPosition(const plan::Kernel &kernel, const DotTiling &c, Expr index) {
+  Expr batch = 0, ko = 0;
+  for (size_t d : c.batch)
+    if (uses(index, Symbol::outer(d))) batch = batch * kernel.xRanges[d] + Symbol::outer(d);
+  for (size_t d : c.kOuter) ko = ko * kernel.rRanges[d] + Symbol::inner(d);
+  return {batch, ko};
+}
+
 void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, DotTiling &c,
                       bool onlyRepeatable) {
   const auto &node = kernel.nodes[0].get<loops::ContractionSpec>();
@@ -355,7 +343,7 @@ void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users 
     return packComputed(plan, kernel, users, c, onlyRepeatable);
   const std::optional<ConstantOperand> operand = ConstantOperand::right(plan, kernel, users, c);
   if (!operand || !operand->isWord()) return;
-  const Blocks blocks = blocksOf(*operand, c, c.partial ? operand->k : (operand->k + c.bk - 1) / c.bk * c.bk);
+  const WeightBlocks blocks = blocksOf(*operand, c, c.partial ? operand->k : (operand->k + c.bk - 1) / c.bk * c.bk);
   // The load in terms of the flat symbols of emitContraction.
   const Expr row = blocks.rowAt(kernel, c, operand->place(), kK);
   operand->rewrite(blocks.all(),

@@ -95,6 +95,79 @@ TEST(Tiling, AWeightThatOneProductReadsLiesInItsBlocks) {
           << "k " << k << " n " << n;
 }
 
+/// y[m, o] = sum over taps and i of x[m, tap, i] w[o, i, tap]: weights as those of a convolution, which lie contiguous along neither columns nor k.
+plan::Plan planOfTaps(Maker &m, bool given, int64_t rows, int64_t taps, int64_t in, int64_t out) {
+  const BufferId x = m.input("x", rows * taps * in), w = given ? m.input("w", out * in * taps) : m.constant("w", out * in * taps), y = addTemp(m.p, "y", DType::F32, rows * out);
+  ContractionSpec c;
+  c.lhs = appendLoad(c.body, x, DType::F32, i(0) * (taps * in) + r(0) * in + r(1));
+  c.rhs = appendLoad(c.body, w, DType::F32, i(1) * (in * taps) + r(1) * taps + r(0));
+  c.accType = DType::F32, c.stores = {{y, i(0) * out + i(1), 0}};
+  m.node({rows, out}, {taps, in}, std::move(c)), m.output(y);
+  return m.plan();
+}
+
+/// What the caller gives is put into the same order as a constant by a kernel that runs before the product.
+TEST(Tiling, AWeightThatIsGivenIsPackedByAKernel) {
+  constexpr int64_t kTaps = 9, kIn = 40, kOut = 100;
+  Maker constants, inputs;
+  plan::Plan fixed = planOfTaps(constants, false, 65, kTaps, kIn, kOut), given = planOfTaps(inputs, true, 65, kTaps, kIn, kOut);
+  const DotTiling atOnce = *chooseTilings(fixed, TileTarget())[0].dot;
+  const Tilings tilings = chooseTilings(given, TileTarget());
+  ASSERT_TRUE(tilings[0].dot && tilings[0].dot->packed && atOnce.packed);
+  ASSERT_EQ(given.kernels.size(), 2u);
+  ASSERT_TRUE(tilings[1].loop);
+  ASSERT_EQ(given.main.steps.size(), 2u);
+  EXPECT_EQ(given.main.steps[0].as<plan::Launch>()->kernel, given.kernels[1].id);
+  EXPECT_EQ(given.main.steps[1].as<plan::Launch>()->kernel, given.kernels[0].id);
+  // The product reads both alike.
+  auto right = [](const plan::Plan &p) {
+    const auto &spec = p.kernels[0].nodes[0].get<ContractionSpec>();
+    return spec.body.ops[static_cast<size_t>(spec.rhs)];
+  };
+  EXPECT_EQ(right(given).index, right(fixed).index);
+  const BufferId packed = right(given).buffer;
+  EXPECT_EQ(given.placements[packed.index()].where, plan::Placement::Where::Arena);
+  // What the kernel makes of numbered elements is what the compiler made of them.
+  const plan::Kernel &kernel = given.kernels[1];
+  const auto &spec = kernel.nodes[0].get<PointwiseSpec>();
+  const Constant &c = constantOf(fixed, right(fixed).buffer);
+  const float *expected = reinterpret_cast<const float *>(c.data);
+  std::vector<float> made(static_cast<size_t>(c.bytes / 4), -1);
+  ASSERT_EQ(given.program.buffer(packed).elements, Expr(static_cast<int64_t>(made.size())));
+  const Op &load = spec.body.ops[static_cast<size_t>(spec.stores[0].value)];
+  ASSERT_EQ(load.kind, OpKind::Load);
+  std::vector<int64_t> at(kernel.xRanges.size());
+  SymbolMap<int64_t> values;
+  auto walk = [&](size_t d, auto &&self) -> void {
+    if (d < at.size()) {
+      for (int64_t v = 0; v < kernel.xRanges[d].constValue(); ++v) values[Symbol::outer(d)] = v, self(d + 1, self);
+      return;
+    }
+    const int64_t to = *evaluate(spec.stores[0].index, values), from = *evaluate(load.index, values);
+    bool inside = true;
+    for (const Op &op : spec.body.ops) // the columns behind the last are masked
+      if (op.kind == OpKind::Index) inside = *evaluate(op.index, values) < kOut;
+    made[static_cast<size_t>(to)] = inside ? static_cast<float>(from) : 0;
+  };
+  walk(0, walk);
+  for (size_t e = 0; e < made.size(); ++e) ASSERT_EQ(made[e], expected[e]) << e;
+}
+
+TEST(Tiling, AGivenWeightStaysWhereItIsReadAsItLies) {
+  // One block of rows.
+  Maker few;
+  plan::Plan rows = planOfTaps(few, true, 64, 9, 40, 100);
+  EXPECT_FALSE(chooseTilings(rows, TileTarget())[0].dot->packed);
+  EXPECT_EQ(rows.kernels.size(), 1u);
+  // Contiguous along the columns.
+  Maker m;
+  const BufferId x = m.input("x", kM * kK), w = m.input("w", kK * kN), y = addTemp(m.p, "y", DType::F32, kM * kN);
+  m.product(x, w, y), m.output(y);
+  plan::Plan plan = m.plan();
+  EXPECT_FALSE(chooseTilings(plan, TileTarget())[0].dot->packed);
+  EXPECT_EQ(plan.kernels.size(), 1u);
+}
+
 TEST(Tiling, BlocksOfKAreMultipliedInPartWhereOperandsLieInMemory) {
   auto blocksOf = [](DType t, OpKind behind) {
     Maker m;
