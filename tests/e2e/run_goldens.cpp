@@ -1,6 +1,6 @@
 // Runs every case of tests/goldens through the compiler and the runtime, in this process, and compares with what PyTorch gave.
 //
-//     run_goldens [--goldens DIR] [--only TEXT] [--part I/N] [--jobs N] [--arch LEVEL [--behind COMMAND] | --gpu ARCHS [--assemble] |
+//     run_goldens [--goldens DIR] [--only TEXT] [--without TEXT] [--part I/N] [--jobs N] [--arch LEVEL [--behind COMMAND] | --gpu ARCHS [--assemble] |
 //                 --program NESO] [--option K=V] [--refused] [--verdicts FILE] [--rules FILE]
 //
 // One program (.pt2) is one child process: a crash or a hang is that program's failure and nobody else's. Each run is made twice on
@@ -420,7 +420,7 @@ bool isOlderThanSources(const std::string &program) {
 
 int runGoldens(int argc, char **argv) {
   fs::path goldens = fs::path(NESO_SOURCE_DIR) / "tests" / "goldens";
-  std::string only, verdicts, rules, behind, neso;
+  std::string only, without, verdicts, rules, behind, neso;
   size_t jobs = 2, part = 1, parts = 1;
   bool showRefused = false, assemble = false;
   CompileOptions options;
@@ -436,6 +436,8 @@ int runGoldens(int argc, char **argv) {
       goldens = argv[++i];
     else if (option == "--only" && i + 1 < argc)
       only = argv[++i];
+    else if (option == "--without" && i + 1 < argc)
+      without = argv[++i];
     else if (option == "--part" && i + 1 < argc && std::sscanf(argv[i + 1], "%zu/%zu", &part, &parts) == 2 && part > 0 && part <= parts)
       ++i;
     else if (option == "--verdicts" && i + 1 < argc)
@@ -456,7 +458,7 @@ int runGoldens(int argc, char **argv) {
     else if (option == "--jobs" && i + 1 < argc)
       jobs = std::max(1, std::atoi(argv[++i]));
     else {
-      fmt::print(stderr, "usage: run_goldens [--goldens DIR] [--only TEXT] [--part I/N] [--jobs N] [--arch LEVEL [--behind COMMAND] | "
+      fmt::print(stderr, "usage: run_goldens [--goldens DIR] [--only TEXT] [--without TEXT] [--part I/N] [--jobs N] [--arch LEVEL [--behind COMMAND] | "
                          "--gpu ARCHS [--assemble] | --program NESO] [--option K=V] [--refused] [--verdicts FILE] [--rules FILE]\n");
       return 2;
     }
@@ -471,7 +473,7 @@ int runGoldens(int argc, char **argv) {
       fmt::print("{}: case.json cannot be read\n", folder.string());
       return 1;
     }
-  std::erase_if(programs, [&](const Program &p) { return p.id.find(only) == std::string::npos; });
+  std::erase_if(programs, [&](const Program &p) { return p.id.find(only) == std::string::npos || (!without.empty() && p.id.find(without) != std::string::npos); });
   if (!neso.empty()) {
     if (isOlderThanSources(neso)) {
       fmt::print("{} is absent or older than its sources: ./x build\n", neso);
