@@ -568,10 +568,11 @@ Result<std::vector<ValueId>> Functionalizer::callFunctional(const Node &n, const
     TensorType t = fresh(g_.value(target).type);
     if (op.pointwise || form->op->pointwise)
       if (std::optional<DType> d = pointwiseResult(g_, op.name, written)) t.dtype = *d;
-    // Whoever looks at the call's result asks its type where the written tensor lies, so that of another place is not put there.
-    const TensorType *stated = only.valid() ? &g_.value(only).type : nullptr;
-    const bool takes = stated && t.dtype == stated->dtype && t.offset == stated->offset && sameStrides(t.sizes, t.strides, stated->strides);
-    if (takes) g_.value(only).type = t;
+    // Whoever looks at the call's result asks its type where the written tensor lies, so that of another place is not put there. A file may say nothing of it.
+    Value *result = only.valid() ? &g_.value(only) : nullptr;
+    const bool stated = result && result->kind == Value::Kind::Tensor;
+    const bool takes = stated ? t.dtype == result->type.dtype && t.offset == result->type.offset && sameStrides(t.sizes, t.strides, result->type.strides) : result != nullptr;
+    if (takes) result->kind = Value::Kind::Tensor, result->type = t;
     results.push_back(takes ? only : newValue(g_.value(target).name + "_new", t));
     return results.back();
   };
