@@ -114,6 +114,12 @@ def _fresh(tensor):
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(tensor)
 
 
+def _kept(tensor):
+    """A result as it is now, with its strides: what is repeated, or a view of a buffer, changes with the next call."""
+    once = _fresh(tensor[tuple(slice(0, 1) if step == 0 and size else slice(None) for step, size in zip(tensor.stride(), tensor.shape))])
+    return once.expand(tensor.shape)
+
+
 def _calls(call, inputs):
     """Two calls: the results of each and what the inputs hold after it."""
     out = []
@@ -121,7 +127,7 @@ def _calls(call, inputs):
         given = [_fresh(t) for t in inputs[:2]]
         with torch.no_grad():
             results = call(*given)
-        out += [t.clone() if t.is_contiguous() else _fresh(t) if 0 not in t.stride() else t for t in results] + given
+        out += [_kept(t) for t in results] + given
     return out
 
 
