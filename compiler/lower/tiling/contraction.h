@@ -51,6 +51,9 @@ extern const Symbol kM, kN, kK, kBlockOfN, kLaneOfN;
 /// whose products no target has, rows that are contiguous along k in a product with a vector). May swap the operands of the node.
 std::optional<DotTiling> chooseDotTiling(plan::Kernel &kernel, const Facts &facts, const TileTarget &target);
 
+/// On a CPU, where programs bring the right operand into order for themselves, each as often as there are blocks of m: the fewest blocks that leave enough programs.
+void chooseUnpackedRows(DotTiling &c, const plan::Kernel &kernel);
+
 /// Sizes of the product so run, as blocks are chosen by them.
 DotSizes sizesOf(const DotTiling &c, const plan::Kernel &kernel, const Facts &facts);
 /// Whether blocks are to be had for the kernel's types that want its right operand along k (DotSizes::split).

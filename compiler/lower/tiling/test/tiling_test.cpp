@@ -203,6 +203,28 @@ TEST(Tiling, ProgramsWalkRowsOutermostWhereTheRightOperandIsSmall) {
   EXPECT_FALSE(rowsFirst(64, 256));    // too few blocks of rows for many threads
 }
 
+TEST(Tiling, AnOperandThatProgramsPutInOrderIsReadByFewBlocksOfRows) {
+  auto tiling = [](int64_t m, int64_t n, bool given, DType t = DType::F32) {
+    Maker maker;
+    const BufferId x = maker.input("x", m * kK, t), w = given ? maker.input("w", kK * n, t) : maker.constant("w", kK * n, t), y = addTemp(maker.p, "y", t, m * n);
+    ContractionSpec c;
+    c.lhs = appendLoad(c.body, x, t, i(0) * kK + r(0)), c.rhs = appendLoad(c.body, w, t, i(1) * kK + r(0));
+    c.accType = DType::F32, c.stores = {{y, i(0) * n + i(1), 0}};
+    maker.node({m, n}, {kK}, std::move(c)), maker.output(y);
+    plan::Plan plan = maker.plan();
+    return *chooseTilings(plan, TileTarget())[0].dot;
+  };
+  EXPECT_EQ(tiling(197, 3072, true).bm, 256);
+  EXPECT_EQ(tiling(197, 3072, true).validRows, 197);
+  EXPECT_EQ(tiling(1000, 3072, true).bm, 256);
+  // As many programs as threads want.
+  EXPECT_EQ(tiling(197, 768, true).bm, 128);
+  EXPECT_EQ(tiling(197, 768, true).validRows, 0);
+  // A constant is in order, and products of 16 bits order as they multiply.
+  EXPECT_EQ(tiling(197, 3072, false).bm, 16);
+  EXPECT_EQ(tiling(197, 3072, true, DType::BF16).bm, 16);
+}
+
 /// Each way in which something else may read the weight: it then stays as the model has it.
 TEST(Tiling, AWeightThatIsReadElsewhereStays) {
   for (int way = 0; way < 3; ++way) {
