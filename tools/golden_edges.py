@@ -334,6 +334,47 @@ def written_through_unsafe(x):
     return x
 
 
+def parts_of_lists(x):
+    """Of the parts of a list one may be all of the tensor, and another nothing."""
+    x = x.clone()
+    first, second = x.tensor_split(2, 0)
+    whole, none = x.split([3, 0], 1)
+    x[:, 0] = x[:, -1]
+    none.add_(1).cumsum_(1)
+    second.mul_(2)
+    whole.mul_(3)
+    return x, first, second.reshape(-1), whole, none
+
+
+def laid_anew(x, y):
+    """What is copied to a tensor lies otherwise than the tensor, of which as_strided and unfold show the memory."""
+    z = x * 1
+    row = z.as_strided((3, 2), (2, 1))
+    z.copy_(y.t())
+    seen = z.as_strided((2, 2), (2, 1), 1) * 1
+    z.as_strided((2, ), (3, )).add_(1)
+    w = x * 1
+    w.copy_(y[:1].t())
+    read = w.as_strided((2, 2), (1, 3)) * 1
+    w.unfold(1, 2, 2).mul_(2)
+    return z, row, seen, w, read
+
+
+def truths_added(x, y):
+    z = x.clone()
+    z.narrow(0, 0, 1).add_(y[:1])
+    x += y
+    return z, x
+
+
+def written_views():
+    """Writes to views that are no more than what lies where."""
+    return [
+        c("parts_of_lists", parts_of_lists, "f32 1x3"), c("laid_anew", laid_anew, "f32 3x4", "f32 4x3"),
+        c("truths_added", truths_added, torch.tensor([[True, False], [False, True], [True, True]]), torch.tensor([[True, True], [False, False], [False, True]]))
+    ]
+
+
 def unannotated_views():
     """Writes through operators whose results are their arguments' memory, which their schemas do not say."""
     return [
@@ -545,7 +586,7 @@ def repeated():
 
 
 def groups():
-    result = {f.__name__: f() for f in (complex_views, numbers, integer_limits, empty, behind_the_end, from_the_end, one_place, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, unannotated_views, odd_calls, parts, memory_views, sizes_of_a_run, filled_diagonals, pairs, beside_gaps, repeated)}
+    result = {f.__name__: f() for f in (complex_views, numbers, integer_limits, empty, behind_the_end, from_the_end, one_place, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, written_views, unannotated_views, odd_calls, parts, memory_views, sizes_of_a_run, filled_diagonals, pairs, beside_gaps, repeated)}
     for name, group in result.items():
         names = [case.name for case in group]
         assert len(set(names)) == len(names), f"{name}: two cases of one name"

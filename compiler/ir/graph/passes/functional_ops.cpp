@@ -82,8 +82,8 @@ std::optional<std::string> inPlaceViewOp(std::string_view name) {
   return std::string(name);
 }
 
-std::optional<DType> pointwiseResult(const Graph &g, std::string_view name, const std::vector<Argument> &args) {
-  std::string_view local = name.substr(name.find('.') + 1);
+std::optional<DType> pointwiseResult(const Graph &g, const OpSchema &op, const std::vector<Argument> &args) {
+  std::string_view local = std::string_view(op.name).substr(op.name.find('.') + 1);
   if (!local.empty() && local.back() == '_') local.remove_suffix(1);
   if (oneOf(local, {"eq", "ne", "lt", "le", "gt", "ge", "not_equal", "less", "less_equal", "greater", "greater_equal",
                     "logical_and", "logical_or", "logical_xor", "logical_not", "isnan", "isinf", "isfinite"}))
@@ -96,7 +96,11 @@ std::optional<DType> pointwiseResult(const Graph &g, std::string_view name, cons
                      "gcd",     "lcm",         "heaviside",    "__iand__",    "__ior__",     "__ixor__"}))
     return std::nullopt;
   if (local == "float_power") return DType::F64;
-  return resultType(g, args);
+  // A factor of an operand has no say: truths stay truths.
+  std::vector<Argument> operands;
+  for (size_t i = 0; i < args.size() && i < op.args.size(); ++i)
+    if (op.args[i].name != "alpha" && op.args[i].name != "value") operands.push_back(args[i]);
+  return resultType(g, operands);
 }
 
 /// The dimension that an argument names, counted from the front; nullopt if there is none.

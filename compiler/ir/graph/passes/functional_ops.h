@@ -22,7 +22,7 @@ std::optional<std::string> inPlaceViewOp(std::string_view name);
 
 /// The dtype that the functional form of a pointwise in-place operator has before it is stored; nullopt if that of the
 /// memory.
-std::optional<DType> pointwiseResult(const Graph &graph, std::string_view name, const std::vector<Argument> &args);
+std::optional<DType> pointwiseResult(const Graph &graph, const OpSchema &op, const std::vector<Argument> &args);
 
 /// A call that puts the content of a view back into what it is a view of.
 struct Insertion {

@@ -30,7 +30,7 @@ struct Step {
 
 /// What a memory holds now. The version counts writes.
 struct Memory {
-  ValueId current;
+  ValueId current, first; // first: what it held before them, whose type says how its elements lie
   int version = 0;
 };
 
@@ -113,7 +113,7 @@ private:
     if (fresh) {
       it->second.memory = memories_.size();
       it->second.value = id;
-      memories_.push_back({id, 0});
+      memories_.push_back({id, id, 0});
     }
     return it->second;
   }
@@ -181,9 +181,21 @@ private:
     return result;
   }
 
+  /// Who finds elements by strides finds them where the memory has them, however that lies which was last copied to all of it.
+  void layAsFirst(size_t memory, const std::string &name) {
+    Memory &m = memories_[memory];
+    const TensorType &has = g_.value(m.current).type;
+    TensorType type = g_.value(m.first).type;
+    if (m.current == m.first || (sameStrides(type.sizes, type.strides, has.strides) && type.offset == has.offset)) return;
+    // A new tensor begins its memory. What lies between the elements of one with gaps it does not have; who reads that is refused by what the type says.
+    m.current = emit("aten.clone.default", {m.current}, type, Node(), name + "_laid");
+    ++m.version;
+  }
+
   /// The value that holds what the tensor `id` contains now.
   ValueId current(ValueId id) {
     if (!id.valid() || g_.value(id).kind != Value::Kind::Tensor) return id;
+    if (std::any_of(view(id).chain.begin(), view(id).chain.end(), looksAnywhere)) layAsFirst(view(id).memory, g_.value(id).name);
     View &v = view(id);
     Memory m = memories_[v.memory];
     if (v.version == m.version) return v.value;
@@ -197,14 +209,15 @@ private:
     forEachValue(a, [&](ValueId &id) { id = current(id); });
   }
 
-  /// What the model returns of a tensor: its content now, with the strides that the tensor has, whatever those of what was last written to it.
-  ValueId returned(ValueId id) {
+  /// The tensor's content now, with the strides that the tensor has, whatever those of what was last written to it.
+  ValueId asItLies(ValueId id) {
     const ValueId now = current(id);
-    if (subgraph_ || !id.valid() || g_.value(id).kind != Value::Kind::Tensor) return now;
+    if (!id.valid() || g_.value(id).kind != Value::Kind::Tensor) return now;
     const TensorType stated = g_.value(id).type, &has = g_.value(now).type;
     if (stated.dtype != has.dtype || stated.sizes != has.sizes || sameStrides(has.sizes, has.strides, stated.strides)) return now;
-    return emit("aten.alias.default", {now}, stated, Node(), g_.value(now).name + "_returned");
+    return emit("aten.alias.default", {now}, stated, Node(), g_.value(now).name + "_as_it_lies");
   }
+  ValueId returned(ValueId id) { return subgraph_ ? current(id) : asItLies(id); }
 
   /// A complex tensor whose real or imaginary part, which the step looks at, is `part`, and whose other part is that of
   /// `old`; nullopt if the step does not look at a part.
@@ -290,6 +303,8 @@ private:
     const std::string_view op = std::string_view(s.node.target).substr(0, s.node.target.rfind('.'));
     return op == "aten.as_strided" || op == "aten.unfold" || repeatsElements(s);
   }
+  /// Whether what the step shows is found in the memory, beside its operand's elements too.
+  static bool looksAnywhere(const Step &s) { return s.node.target == "aten.as_strided.default"; }
   /// Whether the step shows its operand's elements as they are, wherever they lie.
   bool keepsElements(const Step &s) {
     View alone;
@@ -320,7 +335,7 @@ private:
     size_t at = v.chain.size();
     while (at > 0 && (keepsElements(v.chain[at - 1]) || readsBits(v.chain[at - 1]))) --at;
     const TensorType &in = at < v.chain.size() ? v.chain[at].in : v.chain.back().out;
-    const bool anywhere = std::any_of(v.chain.begin(), v.chain.end(), [](const Step &s) { return s.node.target.starts_with("aten.as_strided."); });
+    const bool anywhere = std::any_of(v.chain.begin(), v.chain.end(), looksAnywhere);
     if (at > static_cast<size_t>(first - v.chain.begin()) || (anywhere && at > 0) ||
         !sameStrides(in.sizes, in.strides, g_.value(before[at]).type.strides))
       return throughView(*first, from);
@@ -351,6 +366,7 @@ private:
 
   /// `x`, the new content of the view, becomes the content of its memory.
   Status write(ValueId target, ValueId x, const Node &from) {
+    if (std::any_of(view(target).chain.begin(), view(target).chain.end(), liesByStrides)) layAsFirst(view(target).memory, g_.value(target).name);
     View v = view(target);
     for (const auto &[a, b] : mayShare_)
       if (v.memory == a || v.memory == b)
@@ -471,25 +487,25 @@ Status Functionalizer::node(Node &n) {
   // Which memories the results share is asked of the arguments as written, before they are replaced by their current
   // values.
   std::vector<Argument> written = n.args;
+  if (op && (op->name == "aten.as_strided" || op->name == "aten.as_strided_copy"))
+    if (const ValueId *self = std::get_if<ValueId>(&n.args[0])) layAsFirst(view(*self).memory, n.name);
   for (Argument &a : n.args) read(a);
   if (op) {
+    std::vector<std::tuple<size_t, size_t, Aliasing>> shared; // results, by entry and index
     std::swap(n.args, written);
-    Aliasing al = aliasing(g_, n, *op);
+    for (size_t e = 0; e < n.outputs.size(); ++e)
+      for (size_t i = 0; i < n.outputs[e].size(); ++i)
+        if (n.outputs[e][i].valid()) shared.emplace_back(e, i, aliasing(g_, n, *op, n.outputs[e][i]));
     std::swap(n.args, written);
-    if (al.argument >= 0) {
-      ValueId source = std::get<ValueId>(written[static_cast<size_t>(al.argument)]);
-      bool copies = (op->name == "aten.resolve_conj" && signsPending(view(source), false)) ||
-                    (op->name == "aten.resolve_neg" && signsPending(view(source), true));
-      for (size_t e = 0; e < n.outputs.size(); ++e)
-        for (size_t i = 0; i < n.outputs[e].size(); ++i) {
-          ValueId out = n.outputs[e][i];
-          if (!out.valid() || copies) continue;
-          View v = view(source);
-          if (!al.identity) v.chain.push_back({n, al.argument, e, i, g_.value(source).type, g_.value(out).type});
-          v.value = out;
-          v.version = memories_[v.memory].version;
-          views_[out] = std::move(v);
-        }
+    for (const auto &[e, i, al] : shared) {
+      if (al.argument < 0) continue;
+      const ValueId source = std::get<ValueId>(written[static_cast<size_t>(al.argument)]), out = n.outputs[e][i];
+      if ((op->name == "aten.resolve_conj" && signsPending(view(source), false)) || (op->name == "aten.resolve_neg" && signsPending(view(source), true))) continue;
+      View v = view(source);
+      if (!al.identity) v.chain.push_back({n, al.argument, e, i, g_.value(source).type, g_.value(out).type});
+      v.value = out;
+      v.version = memories_[v.memory].version;
+      views_[out] = std::move(v);
     }
   }
   // The edges that histogramdd was given are also its results.
@@ -513,6 +529,7 @@ Status Functionalizer::changeView(Node &n, const OpSchema &op, std::string_view 
       step.target = f->target;
   if (step.target.empty()) return unsupported(n, "torch has no functional form of it");
   applied(Rule::ViewInPlace);
+  if (viewOp == "aten.as_strided") layAsFirst(view(self).memory, n.name);
   step.args[0] = current(self);
   View v = view(self);
   // detach_ changes nothing.
@@ -567,7 +584,7 @@ Result<std::vector<ValueId>> Functionalizer::callFunctional(const Node &n, const
   auto newContent = [&](ValueId target) {
     TensorType t = fresh(g_.value(target).type);
     if (op.pointwise || form->op->pointwise)
-      if (std::optional<DType> d = pointwiseResult(g_, op.name, written)) t.dtype = *d;
+      if (std::optional<DType> d = pointwiseResult(g_, op, written)) t.dtype = *d;
     // Whoever looks at the call's result asks its type where the written tensor lies, so that of another place is not put there. A file may say nothing of it.
     Value *result = only.valid() ? &g_.value(only) : nullptr;
     const bool stated = result && result->kind == Value::Kind::Tensor;
@@ -794,7 +811,8 @@ Status Functionalizer::launch(Node &n) {
     targets.push_back(id);
     results.push_back(newValue(g_.value(id).name + "_new", type));
   }
-  for (Argument &a : n.args) read(a);
+  // Where elements lie the kernel is told in numbers.
+  for (Argument &a : n.args) forEachValue(a, [&](ValueId &id) { id = asItLies(id); });
   Node f = n;
   f.target = "neso.launch";
   f.launch = launch;

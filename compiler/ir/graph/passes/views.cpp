@@ -71,7 +71,7 @@ std::optional<std::vector<Expr>> viewStrides(const TensorType &x, const std::vec
   return out;
 }
 
-Aliasing aliasing(const Graph &g, const Node &n, const OpSchema &op) {
+Aliasing aliasing(const Graph &g, const Node &n, const OpSchema &op, ValueId result) {
   if (n.args.empty()) return {};
   // Results of these are the input itself under conditions that their schemas do not speak of.
   if (oneOf(op.name, {"aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", "aten.feature_alpha_dropout"})) {
@@ -83,7 +83,7 @@ Aliasing aliasing(const Graph &g, const Node &n, const OpSchema &op) {
     return id && id->valid() && g.value(*id).kind == Value::Kind::Tensor ? &g.value(*id) : nullptr;
   };
   const Value *in = tensor(0);
-  const Value *out = nullptr;
+  const Value *out = result.valid() ? &g.value(result) : nullptr;
   for (const auto &list : n.outputs)
     for (ValueId id : list)
       if (id.valid() && !out) out = &g.value(id);

@@ -4,13 +4,13 @@
 
 namespace neso::graph {
 
-/// How one result of a call relates to the memory of an argument.
+/// How one result of a call relates to the memory of an argument: `result`, or the first. Of a list of parts one may be all of the argument, and others not.
 struct Aliasing {
   int argument = -1; // index into node.args of the tensor whose memory the results share; -1: the results are new
   bool identity =
       false; // the result is the argument itself, or a view of the same sizes and elements in the same order
 };
-Aliasing aliasing(const Graph &graph, const Node &node, const OpSchema &op);
+Aliasing aliasing(const Graph &graph, const Node &node, const OpSchema &op, ValueId result = {});
 
 /// True if strides a and b address the same elements of a tensor of these sizes (dimensions of size 1 do not matter).
 bool sameStrides(const std::vector<Expr> &sizes, const std::vector<Expr> &a, const std::vector<Expr> &b);

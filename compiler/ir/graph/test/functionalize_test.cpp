@@ -117,6 +117,45 @@ TEST(Functionalize, WriteThroughAViewUpdatesBaseAndOtherViews) {
   EXPECT_EQ(std::get<ValueId>(k.m.graph.outputs[0]), k.m.graph.nodes[5].outputs[0][0]);
 }
 
+TEST(Functionalize, OfAListEachPartIsWhatItIsOfTheWhole) {
+  Builder k;
+  const TensorType t = Builder::type({4, 6});
+  const ValueId s = k.op("aten.sigmoid.default", {k.x}, t, "s");
+  const ValueId whole = k.op("aten.split_with_sizes.default", {s, std::vector<IntOrSym>{int64_t(4), int64_t(0)}, int64_t(0)}, t, "whole");
+  const ValueId none = k.m.graph.addValue("none", Builder::type({0, 6}));
+  k.m.graph.nodes.back().outputs = {{whole, none}};
+  k.op("aten.add_.Tensor", {none, int64_t(1)}, Builder::type({0, 6}), "add_");
+  k.op("aten.mul_.Tensor", {whole, int64_t(2)}, t, "mul_");
+  k.output(s);
+  k.output(none);
+  ASSERT_TRUE(functionalize(k.m));
+  // The first part is all of the tensor; the second, which has nothing, is not.
+  EXPECT_EQ(k.m.graph.value(std::get<ValueId>(k.m.graph.outputs[0])).type.sizes, t.sizes);
+  EXPECT_EQ(k.m.graph.value(std::get<ValueId>(k.m.graph.outputs[1])).type.sizes, Builder::type({0, 6}).sizes);
+  EXPECT_EQ(k.targets(), "aten.sigmoid.default aten.split_with_sizes.default aten.add.Tensor aten.slice_scatter.default aten.mul.Tensor aten.split_with_sizes.default");
+}
+
+TEST(Functionalize, WhoFindsElementsByStridesFindsThemWhereTheTensorHasThem) {
+  Builder k;
+  const TensorType t = Builder::type({4, 6});
+  TensorType turned = t, part = Builder::type({2, 2});
+  turned.strides = {1, 4}, part.strides = {6, 1};
+  const ValueId y = k.input("y", {6, 4}), s = k.op("aten.sigmoid.default", {k.x}, t, "s");
+  const ValueId yt = k.op("aten.t.default", {y}, turned, "yt");
+  k.op("aten.copy_.default", {s, yt}, t, "copy_");
+  Node launch;
+  launch.name = "launch", launch.target = "neso.launch_", launch.args = {s};
+  UserLaunch known;
+  known.read = {true}, known.written = {false};
+  launch.launch = std::make_shared<UserLaunch>(known);
+  k.m.graph.nodes.push_back(launch);
+  const ValueId corner = k.op("aten.as_strided.default", {s, std::vector<IntOrSym>{int64_t(2), int64_t(2)}, std::vector<IntOrSym>{int64_t(6), int64_t(1)}}, part, "corner");
+  k.output(corner);
+  ASSERT_TRUE(functionalize(k.m));
+  for (const Node &n : k.m.graph.nodes)
+    if (n.target == "neso.launch" || n.target == "aten.as_strided.default") EXPECT_EQ(k.m.graph.value(std::get<ValueId>(n.args[0])).type.strides, t.strides) << n.target;
+}
+
 TEST(Functionalize, InputAndBufferMutationsBecomeOutputs) {
   Builder k;
   TensorType t = Builder::type({4, 6}), row = Builder::type({6});
