@@ -8,6 +8,7 @@
 #include "aoti_file.h"
 #include "backend/target.h"
 #include "base/atomic_file.h"
+#include "base/json.h"
 #include "console.h"
 #include "driver/compile.h"
 #include "notes.h"
@@ -25,7 +26,7 @@ struct Options {
   std::string shown; // what the package is called in messages; "": its path
   CompileOptions compile;
   TuneRequest tune;
-  bool verbose = false;
+  bool verbose = false, json = false;
 };
 
 /// A file of weights is beside the package, or where the user says: the package then knows the way from its own folder.
@@ -38,7 +39,26 @@ WeightPlace weightPlace(const Options &o) {
   return {WeightPlace::File, file.string(), file.lexically_normal().lexically_relative(package.parent_path().lexically_normal()).string()};
 }
 
-int run(Options o) {
+uint64_t sizeOf(const std::string &path) {
+  std::error_code unknown; // of a pipe: 0
+  return std::filesystem::is_regular_file(path, unknown) ? std::filesystem::file_size(path, unknown) : 0;
+}
+
+/// What --json prints of one package. `what`: a row of it for each of the targets that it is for.
+void printJson(const std::string &package, const std::vector<std::string> &what) {
+  fmt::print("{{\"package\": {}, \"bytes\": {}, \"models\": [{}]}}\n", jsonString(package), sizeOf(package), fmt::join(what, ", "));
+}
+
+std::string jsonOf(const Compilation &c, const Options &o, double seconds) {
+  std::vector<std::string> targets, steps;
+  for (std::string_view t : c.targets) targets.push_back(jsonString(t));
+  for (const StepTime &t : c.times) steps.push_back(fmt::format("{{\"step\": {}, \"ms\": {:.3f}}}", jsonString(t.step), t.milliseconds));
+  return fmt::format("{{\"device\": {}, \"targets\": [{}], \"seconds\": {:.3f}, \"weights_file\": {}, \"steps\": [{}]}}", jsonString(o.compile.target),
+                     fmt::join(targets, ", "), seconds, o.compile.weights.kind == WeightPlace::File ? jsonString(o.compile.weights.path) : "null", fmt::join(steps, ", "));
+}
+
+/// rows: gets what --json says, in place of the line for people; nullptr: nobody asked.
+int run(Options o, std::vector<std::string> *rows) {
   if (Status s = resolveNative(o.compile.target, o.archs, o.tune.device); !s) return report(s.error());
   o.compile.archs = o.archs;
   o.compile.kernelPaths = o.kernels;
@@ -95,8 +115,11 @@ int run(Options o) {
   if (o.verbose)
     for (const StepTime &t : c->times) std::fprintf(stderr, "%9.2f ms  %s\n", t.milliseconds, t.step);
   double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  std::error_code unknown; // of a pipe: 0
-  const auto bytes = std::filesystem::is_regular_file(o.output, unknown) ? std::filesystem::file_size(o.output, unknown) : 0;
+  if (rows) {
+    rows->push_back(jsonOf(*c, o, seconds));
+    return 0;
+  }
+  const uint64_t bytes = sizeOf(o.output);
   fmt::print(stderr, "{}: {}for {}, compiled in {:.2f} s\n", o.shown.empty() ? o.output : o.shown, bytes ? bytesText(bytes) + " " : "", fmt::join(c->targets, ", "), seconds);
   if (o.compile.weights.kind == WeightPlace::File)
     std::fprintf(stderr, "its weights: %s\n", o.compile.weights.path.c_str());
@@ -120,7 +143,7 @@ std::vector<std::string> archsOf(const std::string &target, const Options &o) {
 
 /// One package for several devices: a model for each is written beside it, and they are packed. Their names say what each is for, by which
 /// the runtime chooses.
-int runForEach(const Options &o) {
+int runForEach(const Options &o, std::vector<std::string> *rows) {
   namespace fs = std::filesystem;
   std::vector<PackageToPack> packages;
   int code = 0;
@@ -132,7 +155,7 @@ int runForEach(const Options &o) {
     if (target != deviceName(NESO_CUDA)) one.ptxas.clear();
     if (o.weights == "external") one.weightFile = weightPlace(o).path;
     packages.push_back({one.output, "model/" + target});
-    if (code = run(one); code) break;
+    if (code = run(one, rows); code) break;
   }
   if (!code)
     if (Status s = packPackages(packages, {}, o.output); !s) code = report(s.error());
@@ -227,8 +250,11 @@ void declareCompile(const Verb &parent) {
   verb.flag("--updatable", o->compile.updatable,
             "compute nothing from weights when compiling, so that each of them can be given another value later").group("Result");
   verb.option("--threads", o->compile.threads, "of the compiler (default: one per core, at most 16)").range(1, 256).group("Target");
+  verb.flag("--strip", o->compile.strip, "keep no folders of the model's source files in the package, their names alone").group("Result");
   verb.flag("--verbose", o->verbose, "print the time of each step").group("Result");
+  verb.flag("--json", o->json, "when it is done, one JSON object on standard output: the package, its targets, the time of each step").group("Result");
   auto wrong = [o, output]() -> std::string {
+    if (o->json && (!o->emit.empty() || o->output == "-")) return "--json: standard output has the stage or the package already";
     if (o->emit.empty() && output.count() == 0) return "-o is required";
     if (o->targets.size() > 1 && (!o->emit.empty() || !o->from.empty() || !o->report.empty() || o->format != "neso" || !o->tune.measureInto.empty() || !o->tune.readFrom.empty()))
       return "--target: --emit, --from, --report, --tune, --tuned and --format aoti are for one target";
@@ -245,10 +271,17 @@ void declareCompile(const Verb &parent) {
     for (const std::string &t : o->targets)
       if (std::find(targets.begin(), targets.end(), t) == targets.end()) targets.push_back(t);
     o->targets = targets;
-    if (targets.size() > 1) return runForEach(*o);
-    o->compile.target = targets.front();
-    if (device.count() == 0) o->tune.device.text = o->compile.target;
-    return run(*o);
+    std::vector<std::string> rows, *wanted = o->json ? &rows : nullptr;
+    int code = 0;
+    if (targets.size() > 1) {
+      code = runForEach(*o, wanted);
+    } else {
+      o->compile.target = targets.front();
+      if (device.count() == 0) o->tune.device.text = o->compile.target;
+      code = run(*o, wanted);
+    }
+    if (!code && wanted) printJson(o->output, rows);
+    return code;
   };
   verb.work(work, wrong);
 }

@@ -14,7 +14,7 @@ void declareDevice(const Verb &verb, DeviceChoice &device, int &threads) {
 }
 
 void declareSession(const Verb &verb, SessionOptions &o) {
-  const char *files = ".safetensors (tensors named 0, 1, … or by argument), or several .npy, one an input, in order";
+  const char *files = ".safetensors (tensors named 0, 1, … or by argument), or several .npy, one an input, in order, or a .pt2: the inputs that it was exported with";
   verb.option("--input", o.inputs,
               o.needInputs ? files : "inputs as for run; without it they are random, inside the exported ranges")
       .single().placeholder("FILE");

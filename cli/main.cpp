@@ -16,7 +16,8 @@ namespace neso::cli {
 namespace {
 void (*const kDeclarations[])(const Verb &program) = {
     declareCompile, declareRun,  declareInfo,   declareBench,   declareVerify,
-    declarePack,    declareDiff, declareKernel, declareExplain, declareCompletion,
+    declarePack,    declareDiff, declareKernel, declareExplain, declareSupport,
+    declareCompletion,
 };
 
 /// "--input a.npy b.npy" as "--input a.npy --input b.npy". A list that takes several words would take the

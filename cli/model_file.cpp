@@ -1,6 +1,7 @@
 #include "model_file.h"
 #include "base/diagnostics/cli.h"
 #include "console.h"
+#include "sample_inputs.h"
 
 #include "driver/compile.h"
 
@@ -99,6 +100,16 @@ Result<std::vector<HostTensor>> inputsFromFiles(const neso_model *model, const s
     return Status::ok();
   };
   for (const std::string &file : files) {
+    if (file.ends_with(".pt2")) {
+      Result<std::vector<std::optional<HostTensor>>> samples = sampleInputs(file);
+      if (!samples) return samples.takeError();
+      if (samples->size() != infos.size())
+        return fail(diag::SampleUnusable, {}, file, fmt::format("there are {}, but the model takes {}", samples->size(), infos.size()));
+      for (size_t i = 0; i < infos.size(); ++i)
+        if (std::optional<HostTensor> &t = (*samples)[i]; t && takesValue(infos[i]))
+          if (Status s = place(i, std::move(*t)); !s) return s.takeError();
+      continue;
+    }
     Result<std::vector<HostTensor>> tensors = readTensorFile(file);
     if (!tensors) return tensors.takeError();
     for (HostTensor &t : *tensors) {

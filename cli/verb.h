@@ -15,6 +15,7 @@ void declareKernel(const Verb &parent);
 void declarePack(const Verb &parent);
 void declareDiff(const Verb &parent);
 void declareExplain(const Verb &parent);
+void declareSupport(const Verb &parent);
 void declareCompletion(const Verb &parent);
 
 /// Prints the diagnostics to stderr; the exit code that they ask for.

@@ -521,6 +521,55 @@ TEST_F(Cli, WordsAreCompleted) {
   }
 }
 
+TEST_F(Cli, SupportSaysWhichOperatorsAreTaken) {
+  EXPECT_EQ(neso("support aten.add.Tensor").out, "aten.add.Tensor  yes\n");
+  EXPECT_EQ(neso("support torch.ops.aten.add_.Tensor").out, "aten.add_.Tensor  yes, by aten.add.Tensor\n");
+  EXPECT_EQ(neso("support aten::squeeze_.dim").out.find("aten.squeeze_.dim  yes"), 0u);
+  // All overloads, those that are not taken among them.
+  const std::string soft = neso("support softmax").out;
+  EXPECT_NE(soft.find("aten.softmax.int      yes\n"), std::string::npos) << soft;
+  Outcome o = neso("support sofmax");
+  EXPECT_EQ(o.code, 2);
+  EXPECT_NE(o.err.find("did you mean 'softmax'?"), std::string::npos) << o.err;
+  const std::string all = neso("support").out;
+  EXPECT_NE(all.find("aten.convolution.default "), std::string::npos);
+  EXPECT_EQ(all.find("  no\n"), std::string::npos);
+  EXPECT_EQ(all.find("LLVM"), std::string::npos);
+  const std::string json = neso("support --json").out;
+  EXPECT_NE(json.find("{\"operator\": \"aten.add_.Tensor\", \"supported\": true, \"by\": \"aten.add.Tensor\"}"), std::string::npos);
+  EXPECT_NE(json.find("\"targets\": {\"cpu\": [\"x86-64-v2\""), std::string::npos) << json.substr(json.size() - 500);
+}
+
+TEST_F(Cli, CompileSaysInJsonWhatItMade) {
+  const std::string compile = "compile " NESO_SOURCE_DIR "/tests/goldens/weights/mlp.pt2 -o m.neso --json ";
+  Outcome o = neso(compile);
+  EXPECT_EQ(o.code, 0) << o.err;
+  const std::string head = fmt::format("{{\"package\": \"m.neso\", \"bytes\": {}, \"models\": [{{\"device\": \"cpu\", \"targets\": [\"", std::filesystem::file_size(dir + "m.neso"));
+  EXPECT_EQ(o.out.find(head), 0u) << o.out;
+  EXPECT_NE(o.out.find("\"weights_file\": null"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("{\"step\": "), std::string::npos) << o.out;
+  EXPECT_EQ(std::count(o.out.begin(), o.out.end(), '\n'), 1);
+  EXPECT_EQ(o.err, "");
+  o = neso(compile + "--target cpu,cuda --ptxas none");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("{\"device\": \"cuda\", \"targets\": [\"sm_90a\"]"), std::string::npos) << o.out;
+  EXPECT_EQ(neso(compile + "--emit graph").code, 2);
+  EXPECT_EQ(neso("compile absent.pt2 -o m.neso --json").out, "");
+}
+
+TEST_F(Cli, TheInputsOfTheExportAreInTheModel) {
+  const std::string model = NESO_SOURCE_DIR "/tests/goldens/weights/mlp.pt2";
+  Outcome o = neso("run " + model + " --sample -o a.safetensors");
+  ASSERT_EQ(o.code, 0) << o.err;
+  ASSERT_EQ(neso("compile " + model + " -o m.neso").code, 0);
+  ASSERT_EQ(neso("run m.neso --input " + model + " -o b.safetensors").code, 0);
+  EXPECT_EQ(load("a.safetensors"), load("b.safetensors"));
+  EXPECT_EQ(neso("verify " + model + " m.neso --input " + model).code, 0);
+  EXPECT_EQ(neso("run m.neso --sample").code, 2);
+  EXPECT_EQ(neso("run " + model + " --sample --random").code, 2);
+  EXPECT_EQ(neso("run " + model + " --sample --input " + model).code, 2);
+}
+
 TEST_F(Cli, HelpManualAndReferenceComeFromTheOptions) {
   EXPECT_EQ(neso("help compile").out, neso("compile --help").out);
   const std::string manual = neso("__man compile").out;

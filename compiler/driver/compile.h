@@ -46,6 +46,7 @@ struct CompileOptions {
   /// With output: called when all but the package is there; if it fails there is no package.
   std::function<Status(const struct Compilation &)> beforeOutput;
   WeightPlace weights; // File: with output only
+  bool strip = false; // of the model's source files the names alone are kept, not their folders
   bool forTorch = false; // fill Compilation::operatorCalls
   std::vector<std::pair<std::string, std::string>> metadata; // the user's notes, into the package
   /// Chooses among the ways to compile a kernel, for tuning: given its machine and key ("sm_90 contraction-…",

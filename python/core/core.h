@@ -11,6 +11,7 @@
 #define Py_LIMITED_API 0x030B0000
 #endif
 #include <Python.h>
+#include <semaphore.h>
 
 #include "abi/dlpack.h"
 #include "neso/neso.h"
@@ -132,8 +133,11 @@ typedef struct model_object {
   char **labels; /* of inputs, then outputs, in failures: "input 0 ('x')" */
   argument *constants;
   call_slot *idle;
-  PyThread_type_lock state; /* models that change buffers run one call at a time, on one context */
+  sem_t left; /* contexts that may be taken; models that change buffers run one call at a time, on one context */
+  int bounded;
   PyObject *flatten, *unflatten, *result_type;
+  PyObject *stream;    /* of every call that names none; NULL or None: that of the arguments' library */
+  int stream_is_input; /* stream= is an argument of the model's */
   int32_t flat_count; /* positional arguments that need no flattening; -1: all do */
   int single;         /* the result is its only output */
   int threads;
@@ -145,7 +149,7 @@ typedef struct model_object {
   PyObject *weak_references;
 } model_object;
 
-/* A context that nobody uses; a model that changes its buffers has one, and callers wait for it. */
+/* A context that nobody uses; where their number is bounded callers wait for one. */
 call_slot *take_slot(model_object *self);
 void give_back(model_object *self, call_slot *slot);
 /* Later work of the slot's context goes to that stream; NULL: where it went so far. */

@@ -1,6 +1,7 @@
 /* A loaded model: contexts for concurrent calls, and the call. */
 #include "core.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,9 +57,9 @@ static call_slot *new_slot(model_object *self) {
 }
 
 call_slot *take_slot(model_object *self) {
-  if (self->state && !PyThread_acquire_lock(self->state, NOWAIT_LOCK)) {
+  if (self->bounded && sem_trywait(&self->left)) {
     Py_BEGIN_ALLOW_THREADS
-    PyThread_acquire_lock(self->state, WAIT_LOCK);
+    while (sem_wait(&self->left) && errno == EINTR) {}
     Py_END_ALLOW_THREADS
   }
   call_slot *slot = self->idle;
@@ -67,14 +68,14 @@ call_slot *take_slot(model_object *self) {
     return slot;
   }
   slot = new_slot(self);
-  if (!slot && self->state) PyThread_release_lock(self->state);
+  if (!slot && self->bounded) sem_post(&self->left);
   return slot;
 }
 
 void give_back(model_object *self, call_slot *slot) {
   slot->next = self->idle;
   self->idle = slot;
-  if (self->state) PyThread_release_lock(self->state);
+  if (self->bounded) sem_post(&self->left);
 }
 
 /* ---- Calls */
@@ -175,13 +176,14 @@ static int default_maker(const model_object *self, PyObject *given, result_maker
   return failed ? -1 : 0;
 }
 
-/* One run on flat inputs. given: a tuple of the caller's outputs, or NULL. A tuple of results, or the only one. */
-static PyObject *run_flat(model_object *self, PyObject *values, PyObject *given) {
+/* One run on flat inputs. given: a tuple of the caller's outputs, or NULL. stream: that the caller chose for this run; NULL: none. A tuple of
+ * results, or the only one. */
+static PyObject *run_flat(model_object *self, PyObject *values, PyObject *given, void *stream) {
   call_slot *slot = take_slot(self);
   if (!slot) return NULL;
   result_maker maker = {0};
   PyObject *out = NULL;
-  int failed = self->result_type && self->result_type != Py_None && maker_of_type(self->result_type, &maker);
+  int failed = follow_stream(slot, stream) || (self->result_type && self->result_type != Py_None && maker_of_type(self->result_type, &maker));
   failed = failed || read_outputs(self, slot, given) || read_inputs(self, slot, values, &maker) || default_maker(self, given, &maker);
   int queued = failed ? -1 : stay_there(self, slot, given, &maker);
   if (queued >= 0) {
@@ -200,32 +202,75 @@ static PyObject *run_flat(model_object *self, PyObject *values, PyObject *given)
     slot->results[i] = NULL;
   }
   for (int32_t i = 0; i < self->input_count + (given ? self->output_count : 0); ++i) release_argument(&slot->arguments[i]);
+  /* The caller may destroy its stream once this call's work is done: the context goes on behind it on its own. */
+  if (stream && neso_context_set_stream(slot->context, NULL) == NESO_OK) slot->stream = NULL;
   give_back(self, slot);
   return out;
 }
 
-/* out=tensor, or a tuple or list of them. New reference; NULL without a failure: not given. */
-static PyObject *take_out(PyObject **kwargs, int *failed) {
-  PyObject *out = PyDict_GetItemString(*kwargs, "out");
-  if (!out) return NULL;
+/* The same on `stream`, an object of the caller's; None: where the work of its library goes. */
+static PyObject *run_on(model_object *self, PyObject *values, PyObject *given, PyObject *stream) {
+  if (!stream || stream == Py_None) return run_flat(self, values, given, NULL);
+  PyObject *asked = Py_BuildValue("(OO)", (PyObject *)self, stream), *found = asked ? call_hook("on_stream", asked) : NULL, *out = NULL;
+  unsigned long long handle = 0;
+  PyObject *current = NULL;
+  if (found && PyArg_ParseTuple(found, "KO", &handle, &current)) {
+    /* Torch gives memory of results in the order of its current stream, which is this one meanwhile. */
+    PyObject *entered = current == Py_None ? Py_NewRef(current) : PyObject_CallMethod(current, "__enter__", NULL);
+    if (entered) out = run_flat(self, values, given, (void *)(uintptr_t)handle);
+    if (entered && current != Py_None) {
+      PyObject *type, *value, *trace;
+      PyErr_Fetch(&type, &value, &trace);
+      PyObject *left = PyObject_CallMethod(current, "__exit__", "OOO", Py_None, Py_None, Py_None);
+      if (!left && type) PyErr_Clear();
+      else if (!left) Py_CLEAR(out);
+      Py_XDECREF(left);
+      if (type) PyErr_Restore(type, value, trace);
+    }
+    Py_XDECREF(entered);
+  }
+  Py_XDECREF(asked);
+  Py_XDECREF(found);
+  return out;
+}
+
+/* Takes `name` out of *kwargs, which then is a copy. New reference; NULL: not given, or *failed. */
+static PyObject *take_keyword(PyObject **kwargs, const char *name, int *failed) {
+  PyObject *value = *kwargs ? PyDict_GetItemString(*kwargs, name) : NULL;
+  if (!value || *failed) return NULL;
+  Py_INCREF(value);
   PyObject *rest = PyDict_Copy(*kwargs);
-  *failed = !rest || PyDict_DelItemString(rest, "out");
+  *failed = !rest || PyDict_DelItemString(rest, name);
+  Py_DECREF(*kwargs);
   *kwargs = rest;
-  if (*failed) return NULL;
-  return PyList_Check(out) ? PyList_AsTuple(out) : PyTuple_Check(out) ? Py_NewRef(out) : PyTuple_Pack(1, out);
+  if (*failed) Py_CLEAR(value);
+  return value;
+}
+
+/* out=tensor, or a tuple or list of them. Steals the reference. */
+static PyObject *as_tuple(PyObject *out) {
+  if (!out || PyTuple_Check(out)) return out;
+  PyObject *tuple = PyList_Check(out) ? PyList_AsTuple(out) : PyTuple_Pack(1, out);
+  Py_DECREF(out);
+  return tuple;
 }
 
 static PyObject *call_model(PyObject *object, PyObject *args, PyObject *kwargs) {
   model_object *self = (model_object *)object;
-  PyObject *given = NULL, *rest = kwargs, *flat = NULL, *out = NULL;
+  PyObject *given = NULL, *stream = NULL, *rest = Py_XNewRef(kwargs), *flat = NULL, *out = NULL;
   int failed = 0;
-  if (kwargs && PyDict_Size(kwargs)) given = take_out(&rest, &failed);
+  if (kwargs && PyDict_Size(kwargs)) {
+    given = take_keyword(&rest, "out", &failed);
+    failed |= given && !(given = as_tuple(given));
+    /* A model may have an argument of that name. */
+    if (!self->stream_is_input) stream = take_keyword(&rest, "stream", &failed);
+  }
   if (!failed) {
     if ((!rest || !PyDict_Size(rest)) && PyTuple_Size(args) == self->flat_count) flat = Py_NewRef(args);
     else if (self->flatten) flat = PyObject_CallFunctionObjArgs(self->flatten, args, rest ? rest : Py_None, NULL);
     else refuse(NESO_INPUT_COUNT, "%zd arguments were given, the model takes %d, by position", PyTuple_Size(args), self->input_count);
   }
-  if (flat) out = run_flat(self, flat, given);
+  if (flat) out = run_on(self, flat, given, stream ? stream : self->stream);
   if (out && self->unflatten) {
     PyObject *tree = PyObject_CallFunctionObjArgs(self->unflatten, out, NULL);
     Py_DECREF(out);
@@ -233,15 +278,17 @@ static PyObject *call_model(PyObject *object, PyObject *args, PyObject *kwargs) 
   }
   Py_XDECREF(flat);
   Py_XDECREF(given);
-  if (rest != kwargs) Py_XDECREF(rest);
+  Py_XDECREF(stream);
+  Py_XDECREF(rest);
   return out;
 }
 
 static PyObject *run_method(PyObject *object, PyObject *args) {
+  model_object *self = (model_object *)object;
   PyObject *values, *given = NULL;
   if (!PyArg_ParseTuple(args, "O|O", &values, &given)) return NULL;
   if (!PyTuple_Check(values) && !PyList_Check(values)) return PyErr_SetString(PyExc_TypeError, "run takes a list or tuple of the flat inputs"), NULL;
-  return run_flat((model_object *)object, values, given == Py_None ? NULL : given);
+  return run_on(self, values, given == Py_None ? NULL : given, self->stream);
 }
 
 /* Waits for all that calls have queued on a GPU. */
@@ -314,7 +361,7 @@ static int read_constants(model_object *self, PyObject *given, neso_model_option
   return 0;
 }
 
-static int read_signature(model_object *self) {
+static int read_signature(model_object *self, int contexts) {
   self->input_count = neso_model_input_count(self->model);
   self->output_count = neso_model_output_count(self->model);
   self->inputs = calloc((size_t)self->input_count + 1, sizeof *self->inputs);
@@ -329,11 +376,13 @@ static int read_signature(model_object *self) {
     if (!(self->labels[i] = strdup(text))) return PyErr_NoMemory(), -1;
   }
   self->flat_count = self->input_count;
-  for (int32_t i = 0; i < neso_model_constant_count(self->model) && !self->state; ++i) {
+  /* Runs that change buffers are one after the other, on the one context that has them. */
+  for (int32_t i = 0; i < neso_model_constant_count(self->model) && contexts != 1; ++i) {
     neso_constant_info info;
     neso_model_constant(self->model, i, &info);
-    if (info.mutated && !(self->state = PyThread_allocate_lock())) return PyErr_NoMemory(), -1;
+    if (info.mutated) contexts = 1;
   }
+  self->bounded = contexts > 0 && !sem_init(&self->left, 0, (unsigned)contexts);
   return 0;
 }
 
@@ -346,17 +395,18 @@ static int make_first_slot(model_object *self) {
   return 0;
 }
 
-/* Model(source, name, arch, check, threads, device, device_index, constants, driver, cublas, operators, resolver): source is a path or the package's
+/* Model(source, name, arch, check, threads, device, device_index, constants, driver, cublas, operators, resolver, contexts): source is a path or the package's
  * bytes; device -1: the package is only looked at, and no call can be made; operators is the address of an array of neso_op that ends with a
- * row without a name, and outlives the model; 0: none, then resolver, if it is not None, is asked for those that the model calls. */
+ * row without a name, and outlives the model; 0: none, then resolver, if it is not None, is asked for those that the model calls; contexts: the
+ * most calls that run at once; 0: any number. */
 static int init_model(PyObject *object, PyObject *args, PyObject *kwargs) {
   model_object *self = (model_object *)object;
-  static char *keywords[] = {"source", "name", "arch", "check", "threads", "device", "device_index", "constants", "driver", "cublas", "operators", "resolver", NULL};
+  static char *keywords[] = {"source", "name", "arch", "check", "threads", "device", "device_index", "constants", "driver", "cublas", "operators", "resolver", "contexts", NULL};
   unsigned long long operators = 0;
   PyObject *source, *constants = NULL, *resolver = Py_None;
   const char *name = NULL, *arch = NULL, *driver = NULL, *cublas = NULL;
-  int check = 0, device = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|zziiiiOzzKO", keywords, &source, &name, &arch, &check, &self->threads, &device, &self->device_index, &constants, &driver, &cublas, &operators, &resolver)) return -1;
+  int check = 0, device = 0, contexts = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|zziiiiOzzKOi", keywords, &source, &name, &arch, &check, &self->threads, &device, &self->device_index, &constants, &driver, &cublas, &operators, &resolver, &contexts)) return -1;
   if (self->model) return PyErr_SetString(PyExc_RuntimeError, "the model is loaded already"), -1;
   self->driver = driver ? strdup(driver) : NULL;
   self->cublas = cublas ? strdup(cublas) : NULL;
@@ -383,7 +433,7 @@ static int init_model(PyObject *object, PyObject *args, PyObject *kwargs) {
   free((void *)options.constants);
   if (failed) return -1;
   if (status != NESO_OK) return raise_status(status), -1;
-  if (read_signature(self) || (!options.ops && !options.look_only && give_operators(self, resolver))) return -1;
+  if (read_signature(self, contexts) || (!options.ops && !options.look_only && give_operators(self, resolver))) return -1;
   return options.look_only ? 0 : make_first_slot(self);
 }
 
@@ -393,6 +443,7 @@ static int traverse_model(PyObject *object, visitproc visit, void *arg) {
   Py_VISIT(self->flatten);
   Py_VISIT(self->unflatten);
   Py_VISIT(self->result_type);
+  Py_VISIT(self->stream);
   return 0;
 }
 static int clear_model(PyObject *object) {
@@ -400,6 +451,7 @@ static int clear_model(PyObject *object) {
   Py_CLEAR(self->flatten);
   Py_CLEAR(self->unflatten);
   Py_CLEAR(self->result_type);
+  Py_CLEAR(self->stream);
   return 0;
 }
 
@@ -424,7 +476,7 @@ static void free_model(PyObject *object) {
   free(self->cublas);
   free(self->inputs);
   free(self->outputs);
-  if (self->state) PyThread_free_lock(self->state);
+  if (self->bounded) sem_destroy(&self->left);
   if (self->has_bytes) PyBuffer_Release(&self->bytes);
   PyObject_GC_Del(object);
   Py_DECREF(type);
@@ -442,6 +494,8 @@ static PyMemberDef members[] = {
     {"_flatten", T_OBJECT, offsetof(model_object, flatten), 0, NULL},
     {"_unflatten", T_OBJECT, offsetof(model_object, unflatten), 0, NULL},
     {"_result_type", T_OBJECT, offsetof(model_object, result_type), 0, NULL},
+    {"_stream", T_OBJECT, offsetof(model_object, stream), 0, NULL},
+    {"_stream_is_input", T_INT, offsetof(model_object, stream_is_input), 0, NULL},
     {"_flat_count", T_INT, offsetof(model_object, flat_count), 0, NULL},
     {"_single", T_INT, offsetof(model_object, single), 0, NULL},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(model_object, weak_references), READONLY, NULL},

@@ -31,6 +31,37 @@ def result_type():
     return numpy.ndarray
 
 
+def on_stream(asked):
+    """(handle, what makes it torch's current stream, or None) of a stream that the caller chose for a model."""
+    model, stream = asked
+    kind, _, index = model.device.partition(":")
+    if kind != "cuda":
+        raise _errors.InputError(f"stream= is for models on a GPU; this one was loaded with device='{model.device}'", "E0808", "DEVICE")
+    handle = stream_handle(stream)
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return handle or 1, None
+    there = int(index or 0)
+    if not isinstance(stream, torch.cuda.Stream):
+        stream = torch.cuda.ExternalStream(handle, there) if handle > 1 else torch.cuda.default_stream(there)
+    elif stream.device_index != there:
+        raise _errors.InputError(f"the stream is of cuda:{stream.device_index}, the model was loaded for cuda:{there}", "E0808", "DEVICE")
+    # CUDA and torch say 0 for the stream that the runtime calls 1.
+    return handle or 1, torch.cuda.stream(stream)
+
+
+def stream_handle(stream):
+    """The CUstream behind a number, a stream of torch or CuPy, or whatever has __cuda_stream__."""
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])
+    for name in ("cuda_stream", "ptr"):
+        if hasattr(stream, name):
+            return int(getattr(stream, name))
+    if isinstance(stream, int) and not isinstance(stream, bool) and stream >= 0:
+        return stream
+    raise _errors.InputError(f"stream= takes a stream of torch or CuPy, the number of a CUstream, or what has __cuda_stream__, not {type(stream).__name__}")
+
+
 def exception_text(exception):
     return f"{type(exception).__name__}: {exception}"
 

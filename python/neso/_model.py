@@ -1,6 +1,7 @@
 """A loaded model: what `neso.load` gives."""
 
 import os
+import threading
 from dataclasses import dataclass
 from typing import Optional
 
@@ -85,24 +86,37 @@ def _make_class():
         """A package that is ready to run. Call it with the arguments of the exported module; results have the exported tree.
 
         Any number of threads may call at once; each concurrent call has a context of its own. A model that changes buffers of its own runs
-        one call at a time. `out=` takes a tensor (or one for each output) to write the results into."""
+        one call at a time. `out=` takes a tensor (or one for each output) to write the results into, `stream=` the CUDA stream that this call's work
+        is queued on (unless the model itself has an argument of that name)."""
 
-        def __init__(self, source, *, device="cpu", threads=0, name=None, arch=None, weights=None, check=False, result=None, cuda_driver=None, cublas=None, op_library=None):
+        def __init__(self, source, *, device="cpu", threads=0, name=None, arch=None, weights=None, check=False, result=None, cuda_driver=None, cublas=None, op_library=None,
+                     contexts=0, stream=None, graph=None):
             kind, index = _device(device)
+            if not isinstance(contexts, int) or isinstance(contexts, bool) or not 0 <= contexts <= 65536:
+                raise InputError(f"contexts is how many calls may run at once, 0 (any number) to 65536, not {contexts!r}")
+            if graph not in (None, "static"):
+                raise InputError(f"graph is None or 'static', not {graph!r}")
             self._made_from = source, {"device": device if device is None else str(device), "threads": threads, "name": name, "arch": arch, "weights": weights, "check": check, "result": result,
-                                       "cuda_driver": cuda_driver, "cublas": cublas, "op_library": op_library}
+                                       "cuda_driver": cuda_driver, "cublas": cublas, "op_library": op_library, "contexts": contexts, "stream": stream, "graph": graph}
+            self.device = None if kind < 0 else f"cuda:{index}" if kind == 1 else ("cpu", "cuda", "null")[kind]
             self._operators, operators = _operators(op_library)
             super().__init__(source=source, name=name, arch=arch, check=int(check), threads=threads, device=kind, device_index=index, constants=weights, driver=cuda_driver,
-                             cublas=cublas, operators=operators, resolver=_registered if op_library is None else None)
+                             cublas=cublas, operators=operators, resolver=_registered if op_library is None else None, contexts=contexts)
             self.info = self.describe()
             self.inputs, self.outputs = _values(self.info["inputs"]), _values(self.info["outputs"])
             self._result_type = _result_type(result)
+            self._stream_is_input = int(any(v.name == "stream" for v in self.inputs))
+            if stream is not None:
+                from . import _hooks
+                _hooks.on_stream((self, stream))
+                self._stream = stream
             self._make_trees()
 
         def __reduce__(self):
             """A copy, also in another process, is the package loaded anew: its buffers have the package's values."""
             source, options = self._made_from
-            return _load_again, (bytes(source) if isinstance(source, memoryview) else source, options)
+            # A stream is of this process.
+            return _load_again, (bytes(source) if isinstance(source, memoryview) else source, {**options, "stream": None})
 
         def _make_trees(self):
             arguments, results = _tree.parse(self.info["in_spec"]), _tree.parse(self.info["out_spec"])
@@ -139,6 +153,13 @@ def _make_class():
         def metadata(self):
             return self.info["metadata"]
 
+        def to_device(self, tree):
+            """The tensors in `tree` (tuples, lists and dictionaries of them) on the model's device; those that lie there already are not copied, and
+            what is no tensor stays as it is."""
+            if self.device is None:
+                raise InputError("the model was loaded to be described alone, device=None, and has no device")
+            return _tree_on(tree, self.device)
+
         def buffers(self, like=None):
             """Copies of the buffers that runs change, as they are now: of torch where torch is loaded, else of numpy."""
             kind = _result_type(like or _loaded())
@@ -149,6 +170,57 @@ def _make_class():
 
     Model.__module__, Model.__qualname__ = "neso", "Model"
     return Model
+
+
+def _make_static(model_class):
+    class StaticModel(model_class):
+        """graph="static": see `load`."""
+
+        def __init__(self, source, **options):
+            super().__init__(source, **options)
+            self._replayed, self._one = None, threading.Lock()
+
+        def __call__(self, *args, **kwargs):
+            import sys
+            torch = sys.modules.get("torch")
+            own = "out" in kwargs or ("stream" in kwargs and not self._stream_is_input) or self._stream is not None
+            flat = None if own or torch is None or (self._result_type is not None and self._result_type is not torch.Tensor) else self._flat(args, kwargs)
+            if flat is None or not all(isinstance(v, torch.Tensor) or v is None or type(v) in (bool, int, float, str) for v in flat):
+                return super().__call__(*args, **kwargs)
+            from ._replay import Replayed, by_sizes
+            with self._one:
+                if self._replayed is None:
+                    self._replayed = Replayed(self, self.device.startswith("cuda"), [i for i, v in enumerate(self.inputs) if v.mutated], by_sizes)
+                results = self._replayed(flat)
+            out = results[0] if self._single else results
+            return self._unflatten(out) if self._unflatten is not None else out
+
+        def _flat(self, args, kwargs):
+            if not kwargs and len(args) == self._flat_count:
+                return list(args)
+            return list(self._flatten(args, kwargs)) if self._flatten is not None else None
+
+    StaticModel.__module__ = "neso"
+    return StaticModel
+
+
+def _tree_on(value, device):
+    if isinstance(value, (list, tuple)):
+        parts = [_tree_on(v, device) for v in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if isinstance(value, dict):
+        return type(value)((k, _tree_on(v, device)) for k, v in value.items())
+    import sys
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return value.to(device)
+    if not hasattr(value, "__dlpack_device__") or isinstance(value, type):
+        return value
+    if device == "cpu" and value.__dlpack_device__()[0] == 1:
+        return value
+    if torch is None:
+        raise InputError(f"a {type(value).__name__} is brought to {device} by torch, which is not loaded: import torch", "E0808", "DEVICE")
+    return torch.from_dlpack(value).to(device)
 
 
 class _Flatten:
@@ -203,7 +275,7 @@ def _load_again(source, options):
 
 
 def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None, check=False, result=None, cuda_driver=None, cublas=None,
-         op_library=None):
+         op_library=None, contexts=0, stream=None, graph=None):
     """Loads a package: a path, bytes (or a memoryview), or what `neso.compile` gave.
 
     device:  "cpu", "cuda", "cuda:1"; None: the package, for whatever machine, is only described, and cannot be called
@@ -216,6 +288,13 @@ def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None,
     cuda_driver, cublas: paths of CUDA's libraries, or "" for no cuBLASLt; by default where the runtime looks
     op_library: a shared library with the operators that the model calls and that are not PyTorch's (neso_ops, see neso.h); without it those
              that torch has registered in this process are called
+    contexts: how many calls may run at once, each with memory for intermediate results of its own: more calls wait for their turn; 0: any
+             number. Models that change buffers of their own run one at a time
+    stream:  on a GPU, the CUDA stream that work is queued on: torch's, CuPy's, the number of a CUstream, or what has __cuda_stream__; by default
+             that which torch works on. A call may name another, model(x, stream=…). It must live until the work is done
+    graph:   "static": for tensors of torch, results lie in memory that is used again once nobody holds them, and on a GPU arguments whose address
+             changes are copied to memory of the model's, so that a call is one launch of a CUDA graph from the third of its sizes on; calls
+             take turns, and belong to one stream. A call with out= or a stream is as without it
 
     On a GPU, arguments that lie there are used where they lie, the work is queued on the stream that torch works on, and results are
     torch's own memory: nobody waits (model.synchronize()). Arguments on the host are copied, and without any argument on the GPU results
@@ -228,8 +307,8 @@ def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None,
         source = os.fspath(source)
     elif not isinstance(source, (bytes, bytearray, memoryview)):
         raise InputError(f"neso.load takes a path, bytes or a neso.Package, not {type(source).__name__}; neso.compile makes one of a model")
-    return __getattr__("Model")(source, device=device, threads=threads, name=name, arch=arch, weights=weights, check=check, result=result, cuda_driver=cuda_driver, cublas=cublas,
-                                op_library=op_library)
+    return __getattr__("StaticModel" if graph == "static" else "Model")(source, device=device, threads=threads, name=name, arch=arch, weights=weights, check=check, result=result, cuda_driver=cuda_driver, cublas=cublas,
+                                op_library=op_library, contexts=contexts, stream=stream, graph=graph)
 
 
 def __getattr__(name):
@@ -237,4 +316,7 @@ def __getattr__(name):
     if name == "Model":
         globals()["Model"] = _make_class()
         return globals()["Model"]
+    if name == "StaticModel":
+        globals()[name] = _make_static(__getattr__("Model") if "Model" not in globals() else globals()["Model"])
+        return globals()[name]
     raise AttributeError(name)

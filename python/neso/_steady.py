@@ -1,4 +1,4 @@
-"""Calls of torch.compile that cost less: results in memory that is used again, weights inside of the package."""
+"""Weights inside of the packages of torch.compile, for calls that cost less."""
 
 import copy
 import warnings
@@ -7,63 +7,6 @@ import torch
 from torch._dynamo.utils import get_static_address_type
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from ._errors import InputError
-
-
-class Replayed:
-    """Runs of a model whose addresses stay the same, so that on a GPU the runtime records them as one graph: arguments that move are copied
-    into memory of our own, and results lie in memory that is used again once nobody else holds it."""
-
-    # Sets of results for each set of sizes; callers that hold more get fresh memory.
-    _MOST = 4
-
-    def __init__(self, model, copies):
-        self.model, self.copies, self.states = model, copies, {}
-
-    def __call__(self, flat):
-        # Shapes are guarded by torch: only the sizes among the arguments may differ.
-        key = tuple(v for v in flat if type(v) is int)
-        state = self.states.get(key)
-        if state is None:
-            state = self.states[key] = ([v.data_ptr() if isinstance(v, torch.Tensor) else None for v in flat], {}, [])
-        addresses, moved, sets = state
-        if self.copies:
-            self._settle(flat, addresses, moved)
-        held = next((s for s in sets if all(_is_free(t) for t in s if isinstance(t, torch.Tensor))), None)
-        if held is not None:
-            try:
-                results = self.model.run(flat, tuple(t if isinstance(t, torch.Tensor) else None for t in held))
-            except InputError as e:
-                # Sizes that data decides.
-                if e.name != "OUTPUT_MISMATCH":
-                    raise
-                sets.remove(held)
-                held = None
-        if held is None:
-            results = self.model.run(flat)
-            results = results if isinstance(results, tuple) else (results,)
-            if len(sets) < self._MOST:
-                sets.append(results)
-        results = results if isinstance(results, tuple) else (results,)
-        return tuple(r.detach() if isinstance(r, torch.Tensor) else r for r in results)
-
-    @staticmethod
-    def _settle(flat, addresses, moved):
-        for i, value in enumerate(flat):
-            if addresses[i] is None:
-                continue
-            if i not in moved and value.data_ptr() != addresses[i]:
-                moved[i] = torch.empty_like(value)
-            if i in moved:
-                flat[i] = moved[i].copy_(value)
-
-
-def _is_free(tensor):
-    """Whether this tensor alone holds its memory: it and the wrapper that is asked."""
-    return torch._C._storage_Use_Count(tensor.untyped_storage()._cdata) == 2
-
-
-# ---- Freezing
 
 def weights_among(inputs):
     """The parameters and buffers of modules among the inputs of a graph of Dynamo: index → tensor."""

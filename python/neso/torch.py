@@ -33,7 +33,8 @@ from torch.export.graph_signature import ConstantArgument, ExportGraphSignature,
 from ._compile import compile as compile_model, gpu_arch
 from ._errors import CompileError, Error
 from ._flex import spell_out
-from ._steady import Replayed, compile_frozen, weights_among
+from ._replay import Replayed
+from ._steady import compile_frozen, weights_among
 from ._writes import take_writes, with_writes
 
 # Pieces of a graph with fewer operators than this are left to torch.

@@ -210,6 +210,57 @@ def profiles():
     return f"{p.seconds * 1e5:.1f} µs a run"
 
 
+@check
+def work_goes_to_the_stream_that_the_caller_names():
+    x = torch.randn(64, 64, device="cuda")
+    want, own = there(x), torch.cuda.Stream()
+    torch.cuda.synchronize()
+    for stream in (own, own.cuda_stream, 0):
+        torch.testing.assert_close(compiled(x, stream=stream), want)
+    # Behind what the stream does: the tensor is filled there, late.
+    late = torch.zeros_like(x)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(own):
+        torch.cuda._sleep(200_000_000)
+        late.copy_(x)
+    result = compiled(late, stream=own)
+    assert not own.query(), "the call waited"
+    own.synchronize()
+    torch.testing.assert_close(result, want)
+    # Of the host: the call waits. The caller's stream may go afterwards.
+    torch.testing.assert_close(compiled(x.cpu(), stream=own).cuda(), want)
+    del own
+    torch.testing.assert_close(compiled(x.cpu()).cuda(), want)
+    every = torch.cuda.Stream()
+    torch.testing.assert_close(neso.load(package, device="cuda", stream=every)(x), want)
+
+
+@check
+def static_models_are_one_launch_of_a_graph():
+    ours = neso.load(package, device="cuda", graph="static")
+    places = set()
+    for i in range(12):
+        x = torch.randn(16, 64, device="cuda")
+        result = ours(x)
+        torch.testing.assert_close(result, there(x))
+        places.add(result.data_ptr())
+        del result
+    assert len(places) == 1
+    x, y = ours.to_device([torch.randn(16, 64), torch.randn(16, 64)])
+    first, second = ours(x), ours(y)
+    torch.testing.assert_close(first, there(x))
+    torch.testing.assert_close(second, there(y))
+
+    def microseconds(run):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(200):
+            run(x)
+        torch.cuda.synchronize()
+        return (time.perf_counter() - start) * 5e3
+    return ", ".join(f"{name} {statistics.median(microseconds(run) for _ in range(9)):.1f} µs" for name, run in (("static", ours), ("without", compiled)))
+
+
 @triton.jit
 def scaled(x, out, n, factor, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

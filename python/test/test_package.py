@@ -6,10 +6,12 @@ import io
 import math
 import os
 import pickle
+import runpy
 import signal
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 
 import numpy as np
@@ -638,6 +640,158 @@ def test_many_threads_at_once(mlp):
     for t in threads:
         t.join()
     assert not failures
+
+
+class Slow(torch.nn.Module):
+    """Calls an operator of the user's, which says how many calls are inside of it."""
+    def forward(self, x):
+        return torch.ops.neso_test_contexts.wait(x) * 2
+
+
+inside, most = 0, 0
+
+
+@pytest.fixture(scope="module")
+def slow():
+    lock = threading.Lock()
+
+    @torch.library.custom_op("neso_test_contexts::wait", mutates_args=())
+    def wait(x: torch.Tensor) -> torch.Tensor:
+        global inside, most
+        with lock:
+            inside += 1
+            most = max(most, inside)
+        time.sleep(0.05)
+        with lock:
+            inside -= 1
+        return x + 1
+
+    @wait.register_fake
+    def _(x):
+        return torch.empty_like(x)
+    return neso.compile(Slow(), (torch.ones(4),))
+
+
+@pytest.mark.parametrize("contexts", [0, 1, 2, 6])
+def test_at_most_so_many_calls_run_at_once(slow, contexts):
+    global most
+    ours, most, results = slow.load(contexts=contexts, threads=1), 0, []
+    threads = [threading.Thread(target=lambda: results.append(ours(torch.ones(4)))) for _ in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(results) == 6 and all(torch.equal(r, torch.full((4,), 4.0)) for r in results)
+    # Calls that fail give their context back, too.
+    for _ in range(8):
+        with pytest.raises(neso.InputError):
+            ours(torch.ones(4, dtype=torch.int32))
+    ours(torch.ones(4))
+    # How many of a machine that is busy run at once is its own matter; more than two sleep together.
+    assert most <= contexts if contexts else most > 2
+
+
+@pytest.mark.parametrize("options,text", [({"contexts": -1}, "contexts is how many"), ({"contexts": "2"}, "contexts is how many"), ({"contexts": True}, "contexts is how many"),
+                                          ({"graph": "dynamic"}, "graph is None or 'static'"), ({"stream": 1}, "stream= is for models on a GPU")])
+def test_options_of_load_are_checked(slow, options, text):
+    with pytest.raises(neso.InputError, match=text):
+        slow.load(**options)
+
+
+def test_a_stream_is_for_gpus_unless_the_model_has_an_argument_of_that_name(mlp):
+    _, ours = mlp
+    x = torch.randn(3, 16)
+    with pytest.raises(neso.InputError, match=r"stream= is for models on a GPU; this one was loaded with device='cpu'"):
+        ours(x, stream=7)
+    torch.testing.assert_close(ours(x, stream=None), ours(x), rtol=0, atol=0)
+
+    class Named(torch.nn.Module):
+        def forward(self, x, *, stream):
+            return x - stream
+    named = neso.compile(Named(), (x,), {"stream": x + 1}).load()
+    torch.testing.assert_close(named(x, stream=x + 1), torch.full((3, 16), -1.0))
+
+
+def test_streams_of_any_kind_are_numbers():
+    from types import SimpleNamespace
+
+    from neso import _hooks
+    streams = [5, SimpleNamespace(cuda_stream=5), SimpleNamespace(ptr=5), SimpleNamespace(__cuda_stream__=lambda: (0, 5))]
+    assert [_hooks.stream_handle(s) for s in streams] == [5] * 4
+    for wrong in ("5", -1, True, 1.5):
+        with pytest.raises(neso.InputError, match="stream= takes a stream of torch or CuPy"):
+            _hooks.stream_handle(wrong)
+
+
+def test_tensors_are_brought_to_the_models_device(mlp):
+    _, ours = mlp
+    x, a = torch.randn(2, 16), np.ones(3)
+    tree = ours.to_device({"x": (x, [a, 3]), "none": None})
+    assert ours.device == "cpu" and tree["x"][0] is x and tree["x"][1][0] is a and tree["x"][1][1] == 3 and tree["none"] is None
+    with pytest.raises(neso.InputError, match="device=None"):
+        neso.load(neso.compile(function(torch.neg), (x,)), device=None).to_device(x)
+
+
+def test_a_static_model_uses_the_memory_of_results_again(mlp):
+    model, _ = mlp
+    dynamic = neso.compile(model, (torch.randn(4, 16),), dynamic_shapes=({0: torch.export.Dim("rows", max=64)},))
+    ours, plain = dynamic.load(graph="static"), dynamic.load()
+    places = set()
+    for rows in (3, 3, 3, 5, 5, 3, 3):
+        x = torch.randn(rows, 16)
+        result = ours(x)
+        torch.testing.assert_close(result, plain(x), rtol=0, atol=0)
+        places.add((rows, result.data_ptr()))
+        del result
+    assert len(places) == 2
+    # What somebody holds is left alone.
+    x, y = torch.randn(3, 16), torch.randn(3, 16)
+    first, second = ours(x), ours(y)
+    torch.testing.assert_close(first, plain(x), rtol=0, atol=0)
+    torch.testing.assert_close(second, plain(y), rtol=0, atol=0)
+    # Arrays, out= and what is wrong are as without it.
+    torch.testing.assert_close(torch.from_numpy(ours(x.numpy())), first, rtol=0, atol=0)
+    out = torch.empty(3, 8)
+    assert ours(x, out=out) is out and torch.equal(out, first)
+    for wrong in ((), (x, x), (torch.randn(3, 15),), (torch.randn(99, 16),)):
+        with pytest.raises(neso.InputError):
+            ours(*wrong)
+    with pytest.raises(neso.InputError, match="requires a gradient"):
+        ours(torch.randn(3, 16, requires_grad=True))
+    torch.testing.assert_close(pickle.loads(pickle.dumps(ours))(x), first, rtol=0, atol=0)
+
+
+def test_static_models_have_the_modules_tree_and_write_to_arguments():
+    x, y = torch.randn(3), torch.randn(3)
+    ours = neso.compile(Two(), (x, y), {"scale": 2}).load(graph="static")
+    for scale in (2, 2):
+        for got, want in zip((ours(x, y, scale=scale)["sum"], *ours(x, y, scale=scale)["both"]), (x + y, x * 2, y - 1)):
+            torch.testing.assert_close(got, want)
+
+    class Adds(torch.nn.Module):
+        def forward(self, a, b):
+            a.add_(b)
+            return a * 2
+    ours = neso.compile(Adds(), (x.clone(), y)).load(graph="static")
+    for _ in range(4):
+        a = torch.zeros(3)
+        torch.testing.assert_close(ours(a, y), y * 2)
+        torch.testing.assert_close(a, y)
+
+
+def test_stripped_packages_name_no_folders(tmp_path):
+    place = tmp_path / "secret" / "written.py"
+    place.parent.mkdir()
+    place.write_text("import torch\nclass Module(torch.nn.Module):\n    def forward(self, x):\n        torch._check(x.sum().item() > -1e9)\n"
+                     "        return torch.relu(x) @ x.T + torch.linalg.inv(x @ x.T)\n")
+    space = runpy.run_path(str(place))
+    torch.export.save(torch.export.export(space["Module"](), (torch.eye(3),)), tmp_path / "m.pt2")
+    program = os.path.join(os.path.dirname(neso.__file__), "bin", "neso")
+    for target in ("cpu", "cuda"):
+        for strip in ([], ["--strip"]):
+            subprocess.run([program, "compile", "m.pt2", "-o", "m.neso", "--target", target, "--ptxas", "none", *strip], cwd=tmp_path, check=True, capture_output=True)
+            data = (tmp_path / "m.neso").read_bytes()
+            assert b"written.py" in data and (b"secret" in data) == (not strip)
 
 
 def test_child_processes_run_the_parents_model(mlp):

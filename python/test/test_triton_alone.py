@@ -1,4 +1,5 @@
 """Kernels without Triton, by Neso's own front end, on NumPy's arrays. Expected values are NumPy's."""
+import json
 import re
 import subprocess
 import sys
@@ -185,6 +186,45 @@ def test_autotune_measures_and_keeps_what_it_found(monkeypatch):
     added_product[grid](a, b, c, 70, 90, 50)
     np.testing.assert_allclose(c, 2 * (a @ b), rtol=1e-4)
     assert added_product.best_config is best
+
+
+def test_tuning_is_shipped_to_other_processes(tmp_path, monkeypatch):
+    a, b, c = np.random.rand(33, 50).astype("f4"), np.random.rand(50, 90).astype("f4"), np.zeros((33, 90), "f4")
+    grid = lambda meta: (triton.cdiv(33, meta["M"]), triton.cdiv(90, meta["N"]))  # noqa: E731
+    monkeypatch.setattr(added_product, "found", {})
+    monkeypatch.setattr(triton._tuning, "_tuners", [added_product])
+    monkeypatch.setattr(triton._tuning, "_shipped", {})
+    added_product[grid](a, b, c, 33, 90, 50)
+    best, path = added_product.best_config, tmp_path / "tuned.json"
+    assert triton.export_tuning(path) == 1
+    row = json.loads(path.read_text())["results"][0]
+    assert row["kernel"] == "added_product" and row["config"] == str(best) and set(row["ms"]) == {str(c) for c in added_product.configs}
+    # Another process knows nothing yet; the slower config is named, so that it is seen to come from the file.
+    other = next(c for c in added_product.configs if c is not best)
+    path.write_text(path.read_text().replace(f'"config": "{best}"', f'"config": "{other}"'))
+    added_product.cache.clear()
+    added_product.found.clear()
+    monkeypatch.setattr(added_product, "do_bench", lambda *a, **k: pytest.fail("measured again"))
+    assert triton.use_tuning(path) == 1
+    c[:] = 0
+    added_product[grid](a, b, c, 33, 90, 50)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-4)
+    assert added_product.best_config is other
+    # What was read is written as well, with what was measured elsewhere; a row of another machine is left alone.
+    path.write_text(path.read_text().replace('"results": [', '"results": [' + json.dumps({**row, "device": "cuda Other"}) + ","))
+    assert triton.export_tuning(path) == 2
+    assert {r["device"]: r["config"] for r in json.loads(path.read_text())["results"]} == {row["device"]: str(other), "cuda Other": str(best)}
+    assert all(r["ms"] == row["ms"] for r in json.loads(path.read_text())["results"])
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"neso_tuning": 1, "results": [{}]}', '{"neso_tuning": 1, "results": 3}', '{"neso_tuning": 99, "results": []}'])
+def test_files_that_hold_no_tuning_are_refused(text, tmp_path):
+    (tmp_path / "bad").write_text(text)
+    for call in (triton.use_tuning, triton.export_tuning):
+        with pytest.raises(neso.InputError, match="tuning") as e:
+            call(tmp_path / "bad")
+        assert e.value.code in ("E0694", "E0696")
+    assert (tmp_path / "bad").read_text() == text
 
 
 @triton.jit

@@ -15,6 +15,7 @@ NESO_DIAG(E0810, PackageOfAnother, Error, "'{}' was not made from '{}': {}; comp
 NESO_DIAG(E0811, KernelUnnamed, Error, "'{}' names no kernel: {}; write FILE.py:NAME, with --signature, or FILE.ttir[:NAME]")
 NESO_DIAG(E0812, OptionIdle, Warning, "option '{}' changes nothing for target {}; leave it out, or compile for target {}")
 NESO_DIAG(E0813, ReportForeign, Error, "'{}' cannot take this model's times: {}; write it by neso compile --report, of this very package")
+NESO_DIAG(E0814, SampleUnusable, Error, "'{}' gives no sample inputs: {}; give inputs as .safetensors or .npy")
 NESO_DIAG(E0815, NpyImpossible, Error, "these outputs cannot be a .npy: {}; write a .safetensors")
 NESO_DIAG(E0816, OpLibraryUnusable, Error, "'{}' cannot be used as a library of operators: {}")
 NESO_DIAG(E0817, OpNotForReference, Error, "the reference interpreter runs on the CPU, for which the library of operators has no {}; add rows of NESO_CPU")

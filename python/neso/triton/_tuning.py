@@ -1,10 +1,21 @@
 """`autotune` and `heuristics` without Triton, with Triton's meaning."""
 
+import hashlib
 import json
+import os
+import weakref
 
 from .. import _program, cache
+from .._compile import _write
+from .._errors import InputError
 from . import _interpret
 from ._launch import JITFunction, KernelInterface
+
+
+# Every autotuned kernel of the process, and the rows that use_tuning has read: (device, kernel, configs, key) → a config's text.
+_tuners = weakref.WeakSet()
+_shipped = {}
+_FORMAT = 1
 
 
 class Config:
@@ -41,6 +52,9 @@ class Autotuner(KernelInterface):
         self.reset_to_zero, self.restore_value, self.pre_hook, self.post_hook = list(reset_to_zero or ()), list(restore_value or ()), pre_hook, post_hook
         self.prune, self.do_bench, self.cache_results = prune_configs_by or {}, do_bench, cache_results
         self.cache, self.configs_timings, self.best_config, self.nargs = {}, {}, None, None
+        # What was measured or read: (device, key) → (config's text, {config's text: milliseconds}).
+        self.found = {}
+        _tuners.add(self)
         self.__name__ = fn.__name__
         self.base_fn = fn
         while not isinstance(self.base_fn, JITFunction):
@@ -75,20 +89,39 @@ class Autotuner(KernelInterface):
                 configs = sorted(configs, key=lambda c: model(**named, **kwargs, **c.all_kwargs()))[:top]
         return configs
 
+    def row_key(self, device, key):
+        """Names a result for other processes: by what the kernel is, not by where it lies."""
+        source = hashlib.sha256(self.base_fn.source()[0].encode()).hexdigest()
+        return device, source, hashlib.sha256("\n".join(sorted(map(str, self.configs))).encode()).hexdigest(), json.dumps([str(k) for k in key])
+
     def _choose(self, key, named, args, kwargs):
+        device = _device({**named, **kwargs})
+        shipped = _shipped.get(self.row_key(device, key)) if _shipped else None
+        config = next((c for c in self.configs if str(c) == shipped), None)
+        if config is None:
+            config, timings = self._measure(key, named, args, kwargs)
+        else:
+            timings = {}
+        self.found[device, key] = str(config), timings
+        return config
+
+    def _measure(self, key, named, args, kwargs):
+        """(the fastest config, {config's text: milliseconds})."""
         configs = self.prune_configs(named, kwargs)
         kept = None
         if self.cache_results:
             kept = cache.key("tuning", self.base_fn.source()[0], [str(c) for c in configs], key, _program.identity(), cache.machine())
             found = cache.get(kept)
             if found is not None:
-                return next((c for c in configs if str(c) == json.loads(found)["best"]), configs[0])
+                found = json.loads(found)
+                return next((c for c in configs if str(c) == found["best"]), configs[0]), found["ms"]
         timings = {config: self._bench(config, args, kwargs, named) for config in configs}
         best = min(timings, key=lambda c: timings[c][0])
         self.configs_timings = timings
+        milliseconds = {str(c): t[0] for c, t in timings.items()}
         if kept:
-            cache.put(kept, json.dumps({"best": str(best), "ms": {str(c): t[0] for c, t in timings.items()}}).encode())
-        return best
+            cache.put(kept, json.dumps({"best": str(best), "ms": milliseconds}).encode())
+        return best, milliseconds
 
     def _bench(self, config, args, kwargs, named):
         from .testing import do_bench
@@ -118,6 +151,58 @@ class Autotuner(KernelInterface):
                 _fill(everything[name], value)
             if self.post_hook is not None:
                 self.post_hook(everything, exception=None)
+
+
+def _device(values):
+    """What a measurement holds for: the GPU's name, or the processor's and its instructions."""
+    tensor = next((v for v in values.values() if getattr(getattr(v, "device", None), "type", "cpu") == "cuda"), None)
+    if tensor is not None:
+        import torch
+        return "cuda " + torch.cuda.get_device_name(tensor.device)
+    return f"cpu {_processor()} {hashlib.sha256(cache.machine().encode()).hexdigest()[:16]}"
+
+
+def _processor():
+    try:
+        with open("/proc/cpuinfo") as f:
+            return next((line.partition(":")[2].strip() for line in f if line.startswith("model name")), "")
+    except OSError:
+        return ""
+
+
+def export_tuning(path):
+    """Writes what autotuning found in this process to a file that use_tuning reads, on machines with the same processor or GPU; what the file has
+    from elsewhere stays. The number of results in it. Without Triton: an installed Triton keeps results of its own."""
+    rows = _read(path) if os.path.exists(path) else {}
+    for tuner in list(_tuners):
+        for (device, key), (config, milliseconds) in tuner.found.items():
+            at = tuner.row_key(device, key)
+            rows[at] = {"device": at[0], "kernel": tuner.__name__, "source": at[1], "configs": at[2], "key": at[3], "config": config,
+                        "ms": milliseconds or rows.get(at, {}).get("ms", {})}
+    text = ",\n".join(json.dumps(rows[at]) for at in sorted(rows))
+    _write(path, f'{{"neso_tuning": {_FORMAT}, "results": [\n{text}\n]}}\n'.encode())
+    return len(rows)
+
+
+def use_tuning(path):
+    """From now on autotuned kernels take the configs that a file of export_tuning names for this device, without measuring; kernels or configs
+    that were changed since are measured anew. The number of results in the file."""
+    rows = _read(path)
+    _shipped.update((at, row["config"]) for at, row in rows.items())
+    return len(rows)
+
+
+def _read(path):
+    try:
+        with open(path) as f:
+            whole = json.load(f)
+        if whole["neso_tuning"] != _FORMAT:
+            raise InputError(f"'{os.fspath(path)}' is of version {whole['neso_tuning']} of tuning results, this Neso reads {_FORMAT}", "E0696", "TUNE_FILE_VERSION")
+        return {tuple(str(row[k]) for k in ("device", "source", "configs", "key")): {**row, "config": str(row["config"])} for row in whole["results"]}
+    except (ValueError, KeyError, TypeError) as e:
+        if isinstance(e, InputError):
+            raise
+        raise InputError(f"'{os.fspath(path)}' is no file of neso.triton.export_tuning", "E0694", "TUNE_FILE_MALFORMED") from None
 
 
 def _copy(tensor):
