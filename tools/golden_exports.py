@@ -2,7 +2,9 @@
 that say something to other compilers.
 """
 import torch
+from torch._higher_order_ops.foreach_map import foreach_map
 from torch._higher_order_ops.hints_wrap import hints_wrapper
+from torch._higher_order_ops.strict_mode import strict_mode
 from torch.export import Dim
 from torch.export._patches import register_gru_while_loop_decomposition, register_lstm_while_loop_decomposition
 
@@ -96,6 +98,24 @@ def hints():
     return [c("hints", lambda x, y: hints_wrapper(outer, (x + y, y), {}, hints={"outer": "a"}) * 2, "f32 2x4", "f32 4", raw_only="the same in both forms")]
 
 
+def traced_regions():
+    """Regions that are traced once and called from several places, and others that are a sub-graph and no more."""
+    scaled = torch.compiler.nested_compile_region(lambda x, y: torch.sin(x) @ y)
+    outer = torch.compiler.nested_compile_region(lambda x, y: (scaled(x, y) + 1, x * 2))
+
+    def nested(p, x, y):
+        a, b = outer(x, y)
+        return torch.cond(p, lambda a, b, y: scaled(a, y) + b, lambda a, b, y: a - b, [a, b, y])
+
+    n = {0: Dim("n")}
+    return [
+        c("called_twice", lambda x, y: scaled(x, y) + scaled(x * 2, y), "f32 3x4", "f32 4x4", more=[["f32 7x4", "f32 4x4"]], dynamic=(n, None), strict=True),
+        c("nested", nested, torch.tensor(True), "f32 3x4", "f32 4x4", more=[[torch.tensor(False), "f32 3x4", "f32 4x4"]], strict=True),
+        c("each_of_a_list", lambda x, y: foreach_map(torch.add, [x, x * 2], [y, y]), "f32 5", "f32 5", strict=True),
+        c("strict_mode", lambda x: strict_mode(lambda x: (x + 1, x * 2), (x,)), "f32 5"),
+    ]
+
+
 def rows_without_keys():
     """Zeros for a row whose keys are all masked; no numbers where the scores are none."""
     none = torch.full((3, 4), float("-inf"))
@@ -107,4 +127,4 @@ def rows_without_keys():
 
 
 def groups():
-    return {f.__name__: f() for f in (fast_paths, steps, hints, rows_without_keys)}
+    return {f.__name__: f() for f in (fast_paths, steps, hints, traced_regions, rows_without_keys)}

@@ -34,6 +34,8 @@ class Case:
     raw_only: str = ""
     # The program runs on other machines alone: the function says what it gives, by other operators while it is not exported.
     written_out: bool = False
+    # Traced by Dynamo: what it puts into sub-graphs, the other way of torch.export writes out.
+    strict: bool = False
 
 
 def make(spec):

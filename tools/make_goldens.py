@@ -140,14 +140,14 @@ def write_group(group, folder):
         module = Op(case.function, case.state() if case.state else None).eval()
         try:
             program = torch.export.export(module, inputs, dynamic_shapes=({} if case.dynamic is None else {"inputs": case.dynamic}) or None,
-                                          strict=False)
+                                          strict=case.strict)
         except Exception as error:
             raise RuntimeError(f"{case.name}: {error}") from error
         forms = [case.name]
         cases.save_program(program, folder / f"{case.name}.pt2", lean=True)
         if not case.raw_only:
             core = torch.export.export(module, inputs, dynamic_shapes=({} if case.dynamic is None else {"inputs": case.dynamic}) or None,
-                                       strict=False).run_decompositions()
+                                       strict=case.strict).run_decompositions()
             # Many programs are the same in both forms.
             if str(core.graph) != str(program.graph):
                 cases.save_program(core, folder / f"{case.name}.core.pt2", lean=True)

@@ -261,6 +261,16 @@ class SizesFromData(Pair):
         return out
 
 
+@case(8)
+class LaunchesFromData(Pair):
+    """A grid and a number of elements that nothing but the launches asks for."""
+    def forward(self, x, y):
+        a, b = torch.zeros_like(x), torch.zeros_like(x)
+        add_kernel[((x > 0).sum().item() // 16,)](x, y, a, 96, BLOCK_SIZE=16)
+        add_kernel[(6,)](x, y, b, (y > 0).sum().item(), BLOCK_SIZE=16)
+        return a, b
+
+
 @case(8, 3, dynamic={"x": N, "y": N})
 class TuplesOfTensors(Pair):
     """Tensors that are read, numbers of three kinds, tensors that are written."""

@@ -30,8 +30,14 @@ Value toInt(Evaluator &e, const Builtin &, Args &a) {
     return Value::integer(static_cast<__int128>(a[0].f));
   if (a[0].kind == Kind::Str) {
     char *end = nullptr;
-    int64_t n = std::strtoll(a[0].str().c_str(), &end, 0);
-    if (end && *end == '\0' && !a[0].str().empty()) return Value::integer(n);
+    const int base = a[1].isIntLike() ? static_cast<int>(a[1].i) : 10;
+    std::string text = a[0].str();
+    // What C's function does not know: the prefixes of bases 2 and 8.
+    const size_t sign = text.starts_with("-") || text.starts_with("+") ? 1 : 0;
+    for (const auto &[prefix, of] : {std::pair{"0b", 2}, {"0B", 2}, {"0o", 8}, {"0O", 8}})
+      if (base == of && text.compare(sign, 2, prefix) == 0) text.erase(sign, 2);
+    int64_t n = base == 1 || base < 0 || base > 36 ? 0 : std::strtoll(text.c_str(), &end, base);
+    if (end && *end == '\0' && !text.empty()) return Value::integer(n);
   }
   return opaqueOr(e, a[0], "int");
 }
@@ -46,6 +52,17 @@ Value toFloat(Evaluator &e, const Builtin &, Args &a) {
 }
 Value toBool(Evaluator &e, const Builtin &, Args &a) {
   return a[0].isRuntime() || a[0].kind == Kind::Opaque ? opaqueOr(e, a[0], "bool") : Value::boolean(truthy(a[0]));
+}
+/// bin, oct and hex: "-0b101", "0o17", "0xff". `len(bin(n)) - 3` is how constexpr functions often take a logarithm.
+Value digits(Evaluator &e, const Builtin &b, Args &a) {
+  std::string_view n = shortName(b);
+  if (!a[0].isIntLike()) return opaqueOr(e, a[0], std::string(n).c_str());
+  const int bits = n == "bin" ? 1 : n == "oct" ? 3 : 4;
+  unsigned __int128 left = a[0].i < 0 ? -static_cast<unsigned __int128>(a[0].i) : static_cast<unsigned __int128>(a[0].i);
+  std::string text;
+  do text.insert(text.begin(), "0123456789abcdef"[static_cast<int>(left & ((1u << bits) - 1))]);
+  while (left >>= bits);
+  return e.c.str((a[0].i < 0 ? "-0" : "0") + std::string(bits == 1 ? "b" : bits == 3 ? "o" : "x") + text);
 }
 Value toString(Evaluator &e, const Builtin &b, Args &a) {
   if (a[0].isRuntime() || a[0].kind == Kind::Opaque) return opaqueOr(e, a[0], "str");
@@ -546,6 +563,9 @@ const std::vector<Builtin> kPythonFunctions = {
     {"builtins.bool", "x=False", toBool},
     {"builtins.str", "x=''", toString},
     {"builtins.repr", "x", toString},
+    {"builtins.bin", "x", digits},
+    {"builtins.oct", "x", digits},
+    {"builtins.hex", "x", digits},
     {"builtins.list", "x=None", sequence},
     {"builtins.tuple", "x=None", sequence},
     {"builtins.set", "x=None", sequence},

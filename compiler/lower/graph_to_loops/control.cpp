@@ -465,7 +465,12 @@ bool ModelLowering::lowerCall(const graph::Graph &g, const graph::Node &node, Va
     auto it = id.valid() ? values.find(id.value) : values.end();
     operands.push_back(it == values.end() ? Tensor() : it->second);
   }
-  if (!lowerBody(*call->bodies[0], operands, results)) return refuse(node, "its sub-graph takes another number of operands");
+  const graph::Graph &body = *call->bodies[0];
+  // Calls of a region that was traced once (invoke_subgraph) share the graph of the first; its operators hold for that one's sizes.
+  for (size_t k = 0; k < operands.size() && k < body.inputs.size(); ++k)
+    if (operands[k].valid() && body.inputs[k].valid() && operands[k].sizes() != body.value(body.inputs[k]).type.sizes)
+      return refuse(node, fmt::format("its sub-graph was traced for another size of operand {}", k));
+  if (!lowerBody(body, operands, results)) return refuse(node, "its sub-graph takes another number of operands");
   const std::vector<ValueId> outs = flatOutputs(node);
   for (size_t k = 0; k < outs.size(); ++k) {
     if (!outs[k].valid() || g.value(outs[k]).kind != graph::Value::Kind::Tensor) continue;

@@ -49,7 +49,8 @@ bool isAssertion(const graph::Node &node) { return node.target == "aten._assert_
 
 bool isInlined(std::string_view target) {
   return target == "higher_order.wrap_with_set_grad_enabled" || target == "higher_order.wrap_with_autocast" || target == "higher_order.hints_wrapper" ||
-         target == "higher_order.tag_activation_checkpoint";
+         target == "higher_order.tag_activation_checkpoint" || target == "higher_order.invoke_subgraph" || target == "higher_order.strict_mode" ||
+         target == "higher_order.foreach_map" || target == "higher_order.invoke_quant_packed";
 }
 
 bool isCall(std::string_view target) {

@@ -779,6 +779,14 @@ TEST(Kernels, GridsAreEvaluated) {
   ASSERT_TRUE(bool(g));
   EXPECT_EQ(*g, (std::vector<int64_t>{3, 1, 1}));
   EXPECT_FALSE(bool(evaluateGrid("(n,", {{"n", "33"}})));
+  // A logarithm as constexpr functions take it, and the other bases.
+  g = evaluateGrid("(len(bin(n)) - 3, int(hex(n), 16), len(oct(-n) + bin(0)))", {{"n", "33"}});
+  ASSERT_TRUE(bool(g)) << g.error().str();
+  EXPECT_EQ(*g, (std::vector<int64_t>{5, 33, 8}));
+  g = evaluateGrid("(int(bin(n), 2), int('010'), int('0x1f', 0) + int('10', 2))", {{"n", "33"}});
+  ASSERT_TRUE(bool(g)) << g.error().str();
+  EXPECT_EQ(*g, (std::vector<int64_t>{33, 10, 33}));
+  EXPECT_FALSE(bool(evaluateGrid("(int('0x1f'),)", {})));
 }
 
 } // namespace

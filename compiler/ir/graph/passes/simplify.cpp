@@ -316,6 +316,11 @@ void removeDeadIn(Graph &g, const std::unordered_set<Symbol> &asserted) {
     if (keep[i]) {
       forEachInput(n, use);
       forEachOutput(n, [&](ValueId id) { addSymbols(g.value(id), liveSymbols); });
+      // A launch holds its grid and numbers as expressions, which name no value.
+      if (n.launch) {
+        for (Expr e : n.launch->grid) addSymbols(e, liveSymbols);
+        for (const UserLaunch::Parameter &p : n.launch->parameters) addSymbols(p.integer, liveSymbols);
+      }
     }
   }
   std::vector<Node> kept;
