@@ -244,6 +244,32 @@ def test_descriptors_made_on_the_host():
 
 
 @triton.jit
+def weighted(parts, lengths, pair, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    total = tl.zeros([N], tl.float32) + pair[1]
+    for k in tl.static_range(len(parts)):
+        total += tl.load(parts[k] + i, mask=i < lengths[k], other=0) * pair[0][k]
+    tl.store(out + i, total)
+
+
+def test_tuples_of_tensors_and_numbers():
+    def expected(parts, lengths, weights, shift):
+        return sum(np.where(np.arange(64) < n, p, 0).astype("f4") * w for p, n, w in zip(parts, lengths, weights)) + np.float32(shift)
+
+    x, y, z = np.random.rand(64).astype("f4"), np.random.rand(64), np.arange(64)
+    # Other parts, another kernel; of the same types, the one that is there.
+    for parts, lengths, weights, shift in (((x, y, z), (64, 1, 17), (1, 2, 3), 0.5), ((x, y, z), (3, 64, 0), (3.0, 2, 1 << 40), 1), ((y,), (64,), (True,), -1.0),
+                                           ((z, x[::-1].copy()), (5, 6), (7, 8), 0.25)):
+        out = np.zeros(64, "f4")
+        weighted[(1,)](parts, lengths, (weights, shift), out, 64)
+        np.testing.assert_allclose(out, expected(parts, lengths, weights, shift), rtol=1e-5)
+    with pytest.raises(neso.Error, match="'lengths' is a tuple with a NoneType in it"):
+        weighted[(1,)]((x,), (None,), ((1,), 0.5), out, 64)
+    with pytest.raises(neso.InputError, match="lies in the host's memory"):
+        weighted[(1,)]((Far(),), (1,), ((1,), 0.5), out, 64)
+
+
+@triton.jit
 def mistaken(x, n, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     tl.store(x + i, tl.no_such_function(i), mask=i < n)

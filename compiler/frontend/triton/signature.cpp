@@ -38,7 +38,8 @@ std::optional<SigType> parseSigType(std::string_view text) {
     for (const std::string &item : splitItems(text.substr(1, text.size() - 2))) {
       if (item.empty()) continue;
       std::optional<SigType> inner = parseSigType(item);
-      if (!inner) return std::nullopt;
+      // What is known of a part has no place to stand.
+      if (!inner || inner->kind == SigType::Constexpr) return std::nullopt;
       t.items.push_back(*inner);
     }
     return t;

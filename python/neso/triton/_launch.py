@@ -44,6 +44,15 @@ def _is_array(value):
     return numpy is not None and isinstance(value, numpy.ndarray)
 
 
+def _whole(value):
+    return "i32" if -(1 << 31) <= value < 1 << 31 else "i64" if value < 1 << 63 else "u64"
+
+
+def _parts(value):
+    """What a tuple holds, and the tuples in it; of anything else itself."""
+    return [inner for v in value for inner in _parts(v)] if isinstance(value, tuple) else [value]
+
+
 def _constant_key(value):
     """Tells apart what compares equal and is not the same: 1, 1.0 and True, 0.0 and -0.0."""
     if isinstance(value, (list, tuple)):
@@ -82,10 +91,24 @@ class _Parameter:
         if hasattr(value, "block_shape"):
             return value.base.dtype, tuple(value.block_shape)
         if isinstance(value, tuple):
-            raise Error(f"argument '{self.name}' is a tuple, which launches without Triton do not pass; pass its parts one by one")
+            return tuple, tuple(self.part(v) for v in value)
         if hasattr(value, "data_ptr") or hasattr(value, "__index__"):
             raise Error(f"argument '{self.name}' is {type(value).__name__}; pass a tensor with a dtype or a Python number")
         raise InputError(f"argument '{self.name}' is {type(value).__name__}; a kernel takes tensors, arrays, numbers, None and descriptors", "E0824", "INPUT_DTYPE")
+
+    def part(self, value):
+        """The type of what a tuple holds, as signatures have it. Parts are not specialised."""
+        if type(value) is tuple:
+            return f"({','.join(self.part(v) for v in value)})"
+        if type(value) is bool:
+            return "u1"
+        if type(value) is int:
+            return _whole(value)
+        if type(value) is float:
+            return "fp32"
+        if getattr(value, "dtype", None) is not None and (hasattr(value, "data_ptr") or _is_array(value)):
+            return "*" + _element(value.dtype)
+        raise Error(f"argument '{self.name}' is a tuple with a {type(value).__name__} in it; launches without Triton pass tuples of tensors, arrays and numbers")
 
     def declare(self, value, out):
         """Its part of signature, constants and hints."""
@@ -94,13 +117,15 @@ class _Parameter:
         elif type(value) is bool:
             out.signature.append(f"{self.name}:u1")
         elif type(value) is int:
-            out.signature.append(self.name + (":i32" if -(1 << 31) <= value < 1 << 31 else ":i64" if value < 1 << 63 else ":u64"))
+            out.signature.append(f"{self.name}:{_whole(value)}")
             if self.by_value and value == 1:
                 out.hints.append((self.name, "equal_to_1"))
             elif self.by_alignment and value % 16 == 0:
                 out.hints.append((self.name, "divisible_by_16"))
         elif isinstance(value, float):
             out.signature.append(f"{self.name}:fp32")
+        elif isinstance(value, tuple):
+            out.signature.append(f"{self.name}:{self.part(value)}")
         elif hasattr(value, "block_shape"):
             out.signature.append(f"{self.name}:tensordesc<{_element(value.base.dtype)}[{','.join(str(int(b)) for b in value.block_shape)}]>")
         else:
@@ -118,11 +143,15 @@ class _Declared:
 Metadata = namedtuple("Metadata", "name shared num_warps num_stages num_ctas target")
 
 
+# In place of a descriptor's rank.
+_TUPLE = -1
+
+
 class CompiledKernel:
     """A kernel for one set of specialised arguments. `package`: its bytes, for neso.load and C programs."""
     n_regs, n_spills = 1, 0
 
-    def __init__(self, package, device, names, descriptors, options):
+    def __init__(self, package, device, names, descriptors, tuples, options):
         from .._model import load
         from .runtime import driver
         self.package, self.device, self.names = package, device, names
@@ -137,10 +166,14 @@ class CompiledKernel:
                 rank = descriptors[name]
                 self.letters += "p" + "i" * (2 * rank)
                 self.places.append((i, rank))
+            elif name in tuples:
+                count = tuples[name]
+                self.letters += "".join(_letter(kinds[f"{name}.{part}"]) for part in range(count))
+                self.places.append((i, _TUPLE))
             elif name in kinds:
                 self.letters += _letter(kinds[name])
                 self.places.append((i, 0))
-        self.flat = None if descriptors else [i for i, _ in self.places]
+        self.flat = None if descriptors or tuples else [i for i, _ in self.places]
 
     def values(self, given):
         if self.flat is not None:
@@ -148,7 +181,7 @@ class CompiledKernel:
         out = []
         for i, rank in self.places:
             value = given[i]
-            out += [value.base, *value.shape, *value.strides] if rank else [value]
+            out += _parts(value) if rank == _TUPLE else [value.base, *value.shape, *value.strides] if rank else [value]
         return tuple(out)
 
     def launch(self, sizes, given):
@@ -312,7 +345,8 @@ class JITFunction(KernelInterface):
         text, file, arguments, _ = self.request(values, options)
         arguments += _target(device)
         descriptors = {p.name: len(v.block_shape) for p, v in zip(self.params, values) if hasattr(v, "block_shape")}
-        return CompiledKernel(_compile(self.__name__, text, file, arguments), device, self.arg_names, descriptors, options)
+        tuples = {p.name: len(_parts(v)) for p, v in zip(self.params, values) if isinstance(v, tuple) and not p.constexpr}
+        return CompiledKernel(_compile(self.__name__, text, file, arguments), device, self.arg_names, descriptors, tuples, options)
 
 
 def _sizes_of(grid):
@@ -328,7 +362,7 @@ def _on_host(tensor):
 
 def _device_of(values):
     """Where the kernel runs: where its tensors lie, which is one place. A GPU reads pinned memory of the host, too."""
-    values = [v.base if hasattr(v, "block_shape") else v for v in values]
+    values = [part.base if hasattr(part, "block_shape") else part for v in values for part in _parts(v)]
     tensors = [(i, v) for i, v in enumerate(values) if getattr(v, "device", None) is not None]
     there = sorted({str(v.device) for _, v in tensors if not _on_host(v)})
     if not there:

@@ -330,6 +330,7 @@ TEST(KernelErrors, RequestsAreChecked) {
   expectDiag(compile(kernel, "*fp32,i32,constexpr", {{"B", "16"}}, "nope"), diag::TrFunctionNotFound,
              "it defines: k, v", "");
   expectDiag(compile(kernel, "*fq32,i32,constexpr"), diag::TrSignatureSyntax, "*fq32", "");
+  expectDiag(compile(kernel, "(*fp32,constexpr),i32,constexpr"), diag::TrSignatureSyntax, "(*fp32,constexpr)", "");
   expectDiag(compile(kernel, "*fp32"), diag::TrSignatureCount, "3 parameters: x, n, B", "");
   expectDiag(compile(kernel, "z:*fp32"), diag::TrSignatureName, "no parameter 'z'", "");
   expectDiag(compile(kernel, "*fp32,i32,constexpr", {}), diag::TrMissingConstexpr, "'B'", "");
