@@ -68,6 +68,9 @@ def momentum_step(p, q, g, h):
     return params, sums, torch.stack(norms), torch._foreach_lerp(params, grads, 0.25)
 
 
+META = "scalars as a tensor have no form without their values"
+
+
 def of_lists():
     two = ("f32 3x5 >0", "f32 7 >0")
     return [
@@ -80,6 +83,8 @@ def of_lists():
         c("pow", each("pow", 2.5), *two), c("pow_list", lambda x, y: torch._foreach_pow([x, y], [x, y]), *two), c("pow_base", lambda x, y: torch._foreach_pow(2.0, [x, y]), *two),
         c("norm_1", each("norm", 1), *two), c("norm_of_f16", each("norm"), "f16 5", "f16 3x3"), c("lerp", lambda x, y: torch._foreach_lerp([x, y], [x * 2, y - 1], [x, y]), *two),
         c("addcmul_scalars", lambda x, y: torch._foreach_addcmul([x, y], [x, y], [x, y], [2.0, -1.0]), *two), c("momentum_step", momentum_step, *two, *two),
+        c("addcmul_tensor", lambda x, y, f: torch._foreach_addcmul([x, y], [x, y], [x, y + 1], f), *two, "f64 2", raw_only=META),
+        c("addcdiv_tensor", lambda x, y, f: torch._foreach_addcdiv_(out := [x.clone(), y.clone()], [x, y], [x + 1, y + 1], f) or out, *two, "f32 2", raw_only=META),
         c("copies", lambda x, y: torch._foreach_copy_([torch.zeros(3, 5), torch.zeros(7, dtype=torch.float64)], [x, y]), *two),
         c("zeroed", lambda x, y: (torch._foreach_zero_([t := x.clone()]), t + y[:5])[1], *two),
         *(c(name, each(name), *two) for name in ("abs", "exp", "log", "neg", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sqrt", "tanh", "trunc")),

@@ -120,6 +120,23 @@ Tensors ofEach(OpCall &o) {
   return out;
 }
 
+/// addcmul and addcdiv whose factors are the elements of one tensor.
+Tensors scaledByElements(OpCall &o) {
+  const Tensors to = o.list("self"), a = o.list("tensor1"), b = o.list("tensor2");
+  const Tensor factors = o.t("scalars");
+  if (a.size() != to.size() || b.size() != to.size() || factors.rank() != 1) return o.fail("its lists are of different lengths");
+  o.assumeEqual(factors.size(0), Expr(static_cast<int64_t>(to.size())));
+  const bool divides = o.node.target == "aten._foreach_addcdiv.Tensor";
+  Tensors out;
+  for (size_t k = 0; k < to.size(); ++k) {
+    const DType type = to[k].dtype();
+    if (!isFloat(type)) return o.fail("its tensors are not of floating point");
+    const Tensor xs[] = {to[k], a[k], b[k], select(factors, 0, static_cast<int64_t>(k))};
+    out.push_back(pointwise(xs, type, type, [=](std::span<const Val> v) { return v[0] + v[3] * (divides ? v[1] / v[2] : v[1] * v[2]); }));
+  }
+  return out;
+}
+
 } // namespace
 
 void addLists(OpTable &t) {
@@ -127,6 +144,8 @@ void addLists(OpTable &t) {
   t.family(OnComplex::Own);
   for (const ListOp &row : kListOps) t.add(row.list, ofEach);
   for (const std::string &name : words(kOfOne)) t.add("_foreach_" + name + ".default", ofEach);
+  t.family(OnComplex::Refuse);
+  t.add("_foreach_addcmul.Tensor _foreach_addcdiv.Tensor", scaledByElements);
 }
 
 } // namespace neso::lower
