@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -267,6 +268,34 @@ def test_tuples_of_tensors_and_numbers():
         weighted[(1,)]((x,), (None,), ((1,), 0.5), out, 64)
     with pytest.raises(neso.InputError, match="lies in the host's memory"):
         weighted[(1,)]((Far(),), (1,), ((1,), 0.5), out, 64)
+
+
+class Pair(NamedTuple):
+    first: tl.tensor
+    second: tl.tensor
+    scale: int = 3
+
+
+@triton.jit
+def swapped(pair):
+    return Pair(pair.second, pair.first, scale=pair.scale + 1)
+
+
+@triton.jit
+def paired(x, y, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    pair = Pair(tl.load(x + i), tl.load(y + i))
+    for _ in tl.static_range(3):
+        pair = swapped(pair)
+    tl.store(out + i, pair.first * pair.scale - pair.second)
+
+
+def test_named_tuples_inside_of_kernels():
+    x, y, out = np.random.rand(32).astype("f4"), np.random.rand(32).astype("f4"), np.zeros(32, "f4")
+    paired[(1,)](x, y, out, 32)
+    np.testing.assert_allclose(out, y * 6 - x, rtol=1e-5)
+    with pytest.raises(neso.Error, match="'lengths' is a named tuple, Pair"):
+        weighted[(1,)]((x,), Pair(1, 2), ((1,), 0.5), out, 32)
 
 
 @triton.jit

@@ -91,14 +91,16 @@ class _Parameter:
         if hasattr(value, "block_shape"):
             return value.base.dtype, tuple(value.block_shape)
         if isinstance(value, tuple):
-            return tuple, tuple(self.part(v) for v in value)
+            return tuple, self.part(value)
         if hasattr(value, "data_ptr") or hasattr(value, "__index__"):
             raise Error(f"argument '{self.name}' is {type(value).__name__}; pass a tensor with a dtype or a Python number")
         raise InputError(f"argument '{self.name}' is {type(value).__name__}; a kernel takes tensors, arrays, numbers, None and descriptors", "E0824", "INPUT_DTYPE")
 
     def part(self, value):
         """The type of what a tuple holds, as signatures have it. Parts are not specialised."""
-        if type(value) is tuple:
+        if hasattr(value, "_fields"):
+            raise Error(f"argument '{self.name}' is a named tuple, {type(value).__name__}, whose names kernels would not know; pass tuple(…) of it")
+        if isinstance(value, tuple):
             return f"({','.join(self.part(v) for v in value)})"
         if type(value) is bool:
             return "u1"

@@ -32,6 +32,11 @@ def literal(value):
     raise Error(f"a kernel cannot be compiled for a value of type {type(value).__name__}; pass numbers, text, types, tuples of them or functions with @triton.jit")
 
 
+def _named_tuple(name, kind):
+    """The lines of a class with its fields."""
+    return [f"class {name}(NamedTuple):", *[f"    {field}: object" + (f" = {literal(kind._field_defaults[field])}" if field in kind._field_defaults else "") for field in kind._fields]]
+
+
 FROM_TORCH = {"bool": "int1", "float8_e4m3fn": "float8e4nv", "float8_e5m2": "float8e5", "float8_e4m3fnuz": "float8e4b8", "float8_e5m2fnuz": "float8e5b16",
               **{name: name for name in tl.TYPES}}
 
@@ -76,6 +81,9 @@ class Source:
         elif value in (tl.constexpr, tl.dtype) or value is int or value is float or value is bool:
             if value is tl.constexpr and self.bind(name, value):
                 self.head.append(f"from triton.language import constexpr as {name}")
+        elif isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
+            if self.bind(name, value):
+                self.tail += ["from typing import NamedTuple", *_named_tuple(name, value)]
         elif isinstance(value, types.FunctionType):
             raise Error(f"kernel '{owner}' uses '{name}', which is no kernel function; decorate it with triton.jit")
         elif self.bind(name, value):
