@@ -84,7 +84,7 @@ void putRow(const Tensor &x, const Tensor &rows, Expr c) {
 } // namespace
 
 bool ModelLowering::refuse(const graph::Node &node, const std::string &why) {
-  report(makeDiag(diag::OpRefused, node.loc, node.target, why));
+  report(makeDiag(diag::OpRefused, node.loc, operatorOf(node), why));
   return false;
 }
 

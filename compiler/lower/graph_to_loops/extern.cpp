@@ -19,7 +19,7 @@ static std::string_view calledBy(const graph::Node &node, std::string_view targe
 static std::string_view functionalizedOperator(const graph::Node &node) { return calledBy(node, "higher_order.auto_functionalized_v2"); }
 /// Nothing says whether it changes its operands (graph/passes/functionalize).
 static std::string_view doubtfulOperator(const graph::Node &node) { return calledBy(node, graph::kDoubtfulCall); }
-static std::string_view operatorOf(const graph::Node &node) {
+std::string_view operatorOf(const graph::Node &node) {
   for (std::string_view inner : {functionalizedOperator(node), doubtfulOperator(node)})
     if (!inner.empty()) return inner;
   return node.target;

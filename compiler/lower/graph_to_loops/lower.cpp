@@ -280,12 +280,12 @@ void ModelLowering::lowerOperator(const graph::Graph &g, const graph::Node &node
   OpCall call(ctx_, g, node, values, &userKernels_.memory());
   Tensors results = call.lower(row);
   if (call.failed()) {
-    report(makeDiag(diag::OpRefused, node.loc, node.target, call.reason()));
+    refuse(node, call.reason());
     results.clear();
   }
   for (Expr condition : call.assumed()) assume(node, condition);
   for (Assertion &d : ctx_.takeDemands()) {
-    if (d.condition.isConst()) report(makeDiag(diag::OpRefused, node.loc, node.target, d.message));
+    if (d.condition.isConst()) refuse(node, d.message);
     else ctx_.require(logicalOr(logicalNot(path_), d.condition), std::move(d.message));
   }
   for (size_t k = 0; k < outs.size(); ++k) {
@@ -299,12 +299,12 @@ void ModelLowering::lowerOperator(const graph::Graph &g, const graph::Node &node
     else if (call.isNone(k) && onlyReturned(g, outs[k]))
       continue; // addOutputs says None of what has no elements
     else if (v.kind == graph::Value::Kind::Tensor && here().uses[outs[k].value] > 0) {
-      report(makeDiag(diag::OpRefused, node.loc, node.target, fmt::format("its result {} ('{}') is not computed here", k, v.name)));
+      refuse(node, fmt::format("its result {} ('{}') is not computed here", k, v.name));
       values[outs[k].value] = standIn(v);
     }
   }
   // What turned out only where its elements were asked for.
-  if (const std::string why = ctx_.takeRefusal(); !why.empty() && !call.failed()) report(makeDiag(diag::OpRefused, node.loc, node.target, why));
+  if (const std::string why = ctx_.takeRefusal(); !why.empty() && !call.failed()) refuse(node, why);
 }
 
 /// Whether the model gives the value to its caller and computes nothing of it.
@@ -480,8 +480,7 @@ void ModelLowering::checkSizes(const graph::Graph &g, const graph::Node &node) {
   for (ValueId id : flatOutputs(node)) {
     if (!id.valid() || !isNew(g.value(id))) continue;
     const graph::Value &v = g.value(id);
-    report(makeDiag(diag::OpRefused, node.loc, node.target,
-                    "the size or value of '" + v.name + "' depends on the data"));
+    refuse(node, "the size or value of '" + v.name + "' depends on the data");
     ctx_.learn(v.expr);
     for (Expr e : v.type.sizes) ctx_.learn(e);
   }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/diagnostics/graph.h"
+#include "ir/graph/ops.h"
 #include "lower/graph_to_loops/lower.h"
 #include "lower/graph_to_loops/lowering.h"
 #include "lower/graph_to_loops/operand_dtypes.h"
@@ -223,6 +224,18 @@ TEST(Refusals, AComplexNumberIsNoRealOne) {
   ASSERT_FALSE(r);
   EXPECT_EQ(r.error().diagnostics()[0].kind, diag::OpRefused);
   EXPECT_NE(r.error().str().find("complex"), std::string::npos);
+}
+
+TEST(Refusals, AWrappedCallIsNamedByWhatItCalls) {
+  graph::Model m = unaryModel(std::string(graph::kDoubtfulCall), DType::C64);
+  graph::Node &node = m.graph.nodes[0];
+  node.args.insert(node.args.begin(), std::string("mylib.turn.default"));
+  node.argNames.insert(node.argNames.begin(), "op");
+  DiagnosticSink sink;
+  Result<loops::Program> r = lowerGraph(m, sink);
+  ASSERT_FALSE(r);
+  EXPECT_EQ(r.error().diagnostics()[0].kind, diag::OpRefused);
+  EXPECT_NE(r.error().str().find("'mylib.turn.default'"), std::string::npos) << r.error().str();
 }
 
 TEST(Refusals, AnOperatorThatSaysNothingOfComplexNumbersMeetsNone) {
