@@ -63,13 +63,10 @@ std::optional<DType> byTorchName(std::string_view text) {
   return std::nullopt;
 }
 
-/// "torch.FloatStorage" → F32.
-std::optional<DType> byStorage(std::string_view name) {
-  static constexpr std::pair<std::string_view, DType> kRows[] = {
-      {"Float", DType::F32}, {"Double", DType::F64}, {"Half", DType::F16}, {"BFloat16", DType::BF16}, {"Long", DType::I64}, {"Int", DType::I32},
-      {"Short", DType::I16}, {"Char", DType::I8}, {"Byte", DType::U8}, {"Bool", DType::Bool}, {"ComplexFloat", DType::C64}, {"ComplexDouble", DType::C128}};
-  for (const auto &[row, dtype] : kRows)
-    if (name == "torch." + std::string(row) + "Storage") return dtype;
+std::optional<DType> byStorage(std::string_view text) {
+#define NESO_STORAGE(name, storage) \
+  if (text == storage) return DType::name;
+#include "abi/dtypes.def"
   return std::nullopt;
 }
 

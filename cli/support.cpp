@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "ir/graph/ops.h"
 #include "ir/graph/passes/functional_ops.h"
+#include "ir/graph/passes/simplify.h"
 #include "lower/graph_to_loops/lower.h"
 #include "verb.h"
 #include "words.h"
@@ -17,19 +18,10 @@ struct Row {
   std::string as; // the operator that computes what this one writes; "": this one is computed itself
 };
 
-/// What passes over graphs resolve themselves: sizes become expressions, assertions guards; these writes have no counterpart that torch knows.
-bool isResolved(std::string_view name) {
-  static constexpr std::string_view kNames[] = {"aten._assert_async", "aten._assert_scalar", "aten._assert_tensor_metadata", "aten._functional_assert_async",
-                                                "aten._functional_assert_scalar", "aten.fill_diagonal_", "aten.resize_", "aten.resize_as_", "aten.sym_constrain_range",
-                                                "aten.sym_constrain_range_for_size", "aten.sym_is_contiguous", "aten.sym_numel", "aten.sym_size",
-                                                "aten.sym_storage_offset", "aten.sym_stride"};
-  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
-}
-
 /// A write becomes the operator that computes what is written, which must be one that is lowered.
 Row rowOf(const graph::OpSchema &op) {
   Row row{&op};
-  if (lower::isSupported(op.target) || isResolved(op.name)) {
+  if (lower::isSupported(op.target) || graph::isResolved(op.name) || graph::isResize(op.name) || op.name == graph::kFillDiagonal) {
     row.supported = true;
   } else if (op.mutates()) {
     if (const std::optional<graph::FunctionalForm> form = graph::functionalForm(op)) row.as = form->op->target;

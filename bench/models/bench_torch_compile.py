@@ -3,7 +3,7 @@
 
     bench/models/bench_torch_compile.py [--build build/release] [--only REGEX] [--threads 2] [--rounds 7] [--frozen] [--json FILE]
 
-The models of zoo.py and torchvision's small ones. Each is traced once by either backend, results are compared with eager's, then both are called
+The models of zoo.py. Each is traced once by either backend, results are compared with eager's, then both are called
 in turns: a round calls each for --slice seconds and takes the median, and a line has the medians over rounds, the ratio (above 1: Neso is
 faster), the seconds of either's first call, and eager. --frozen gives both their option for constant weights. Exit code 1 if a result is wrong.
 """

@@ -382,7 +382,8 @@ static int read_signature(model_object *self, int contexts) {
     neso_model_constant(self->model, i, &info);
     if (info.mutated) contexts = 1;
   }
-  self->bounded = contexts > 0 && !sem_init(&self->left, 0, (unsigned)contexts);
+  if (contexts > 0 && sem_init(&self->left, 0, (unsigned)contexts)) return PyErr_SetFromErrno(PyExc_OSError), -1;
+  self->bounded = contexts > 0;
   return 0;
 }
 

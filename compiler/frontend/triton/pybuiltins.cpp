@@ -4,6 +4,8 @@
 #include "frontend/triton/lang.h"
 
 #include <algorithm>
+#include <cctype>
+#include <cerrno>
 #include <cmath>
 
 namespace neso::triton {
@@ -30,14 +32,17 @@ Value toInt(Evaluator &e, const Builtin &, Args &a) {
     return Value::integer(static_cast<__int128>(a[0].f));
   if (a[0].kind == Kind::Str) {
     char *end = nullptr;
-    const int base = a[1].isIntLike() ? static_cast<int>(a[1].i) : 10;
+    int base = a[1].isIntLike() ? static_cast<int>(a[1].i) : 10;
     std::string text = a[0].str();
-    // What C's function does not know: the prefixes of bases 2 and 8.
     const size_t sign = text.starts_with("-") || text.starts_with("+") ? 1 : 0;
-    for (const auto &[prefix, of] : {std::pair{"0b", 2}, {"0B", 2}, {"0o", 8}, {"0O", 8}})
-      if (base == of && text.compare(sign, 2, prefix) == 0) text.erase(sign, 2);
-    int64_t n = base == 1 || base < 0 || base > 36 ? 0 : std::strtoll(text.c_str(), &end, base);
-    if (end && *end == '\0' && !text.empty()) return Value::integer(n);
+    // Base 0 goes by the prefix. C's function knows that of 16, and takes a leading 0 for 8's.
+    const char second = text.size() > sign + 2 && text[sign] == '0' ? static_cast<char>(std::tolower(text[sign + 1])) : '\0';
+    const int said = second == 'x' ? 16 : second == 'o' ? 8 : second == 'b' ? 2 : 0;
+    if (base == 0) base = said ? said : text.find_first_not_of('0', sign) == std::string::npos || text[sign] != '0' ? 10 : 1;
+    if (base == said && base != 16 && std::isdigit(static_cast<unsigned char>(text[sign + 2]))) text.erase(sign, 2);
+    errno = 0;
+    const int64_t n = base < 2 || base > 36 ? 0 : std::strtoll(text.c_str(), &end, base);
+    if (end && *end == '\0' && !text.empty() && errno == 0) return Value::integer(n);
   }
   return opaqueOr(e, a[0], "int");
 }

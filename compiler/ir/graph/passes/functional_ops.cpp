@@ -38,11 +38,13 @@ std::optional<std::vector<size_t>> matching(const OpSchema &op, const OpSchema &
 
 } // namespace
 
+bool isResize(std::string_view name) { return oneOf(name, {"aten.resize_", "aten.resize_as_"}); }
+
 std::optional<FunctionalForm> functionalForm(const OpSchema &op) {
   std::string base = op.name;
   std::string_view local = std::string_view(base).substr(base.find('.') + 1);
   // These make a tensor name other memory, which no value can express.
-  if (oneOf(op.name, {"aten.set_", "aten.resize_", "aten.resize_as_", "aten.set_data"})) return std::nullopt;
+  if (isResize(op.name) || oneOf(op.name, {"aten.set_", "aten.set_data"})) return std::nullopt;
   struct Special {
     const char *mutating, *functional;
   };

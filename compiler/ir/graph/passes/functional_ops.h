@@ -16,6 +16,10 @@ struct FunctionalForm {
 /// mutating operator that are not written arguments, then one for each written argument.
 std::optional<FunctionalForm> functionalForm(const OpSchema &op);
 
+/// Writes without a functional form in torch, which functionalize spells out: what a tensor's own size is changed by, and what fills a diagonal.
+bool isResize(std::string_view name);
+inline constexpr std::string_view kFillDiagonal = "aten.fill_diagonal_";
+
 /// The name of the view operator that an in-place change of shape applies ("aten.squeeze" for "aten.squeeze_"); nullopt
 /// for others.
 std::optional<std::string> inPlaceViewOp(std::string_view name);

@@ -658,7 +658,7 @@ Status Functionalizer::mutate(Node &n, const OpSchema &op) {
     const ValueId *src = std::get_if<ValueId>(&n.args[1]);
     if (!src) return unsupported(n, "its source is no tensor");
     results = {fit(*src, g_.value((*targets)[0]).type, n)};
-  } else if (op.name == "aten.fill_diagonal_") {
+  } else if (op.name == kFillDiagonal) {
     Result<ValueId> filled = fillDiagonal(n, g_.value((*targets)[0]).type);
     if (!filled) return filled.takeError();
     results = {*filled};
@@ -764,7 +764,7 @@ Status Functionalizer::trainInstanceNorm(Node &n) {
 /// A tensor that is resized names another memory from then on, with the old elements in front. Expressible where nothing else
 /// names the old one; nullopt: it is no such operator.
 std::optional<Status> Functionalizer::resize(Node &n, const OpSchema &op) {
-  if (op.name != "aten.resize_" && op.name != "aten.resize_as_") return std::nullopt;
+  if (!isResize(op.name)) return std::nullopt;
   const ValueId self = std::get<ValueId>(n.args[0]), out = n.outputs[0][0];
   const Argument *format = n.arg("memory_format");
   // To its own size nothing happens, wherever the tensor lies.

@@ -21,19 +21,19 @@ bool oneOf(std::string_view s, std::initializer_list<std::string_view> names) {
 bool startsWith(std::string_view s, std::string_view prefix) { return s.substr(0, prefix.size()) == prefix; }
 std::string_view opName(const Node &n) { return std::string_view(n.target).substr(0, n.target.rfind('.')); }
 
+bool asksForSize(std::string_view name) {
+  return oneOf(name, {"aten.sym_size", "aten.sym_stride", "aten.sym_numel", "aten.sym_storage_offset", "aten.sym_is_contiguous"});
+}
+bool asserts(std::string_view name) {
+  return oneOf(name, {"aten._assert_scalar", "aten._assert_async", "aten._assert_tensor_metadata", "aten._functional_assert_scalar", "aten._functional_assert_async",
+                      "aten.sym_constrain_range", "aten.sym_constrain_range_for_size", "aten._print", "aten._linalg_check_errors"});
+}
 /// Python functions on numbers, and ATen's questions about sizes.
 bool isSymbolicOp(const Node &n) {
   return startsWith(n.target, "_operator.") || startsWith(n.target, "torch.sym_") || startsWith(n.target, "builtins.") ||
-         startsWith(n.target, "torch._sym_") || startsWith(n.target, "math.") ||
-         oneOf(opName(n), {"aten.sym_size", "aten.sym_stride", "aten.sym_numel", "aten.sym_storage_offset",
-                           "aten.sym_is_contiguous"});
+         startsWith(n.target, "torch._sym_") || startsWith(n.target, "math.") || asksForSize(opName(n));
 }
-bool isAssert(const Node &n) {
-  return oneOf(opName(n), {"aten._assert_scalar", "aten._assert_async", "aten._assert_tensor_metadata",
-                           "aten._functional_assert_scalar", "aten._functional_assert_async",
-                           "aten.sym_constrain_range", "aten.sym_constrain_range_for_size", "aten._print",
-                           "aten._linalg_check_errors"});
-}
+bool isAssert(const Node &n) { return asserts(opName(n)); }
 
 void replaceUses(Graph &g, const std::unordered_map<ValueId, ValueId> &by) {
   auto find = [&](ValueId &id) {
@@ -334,6 +334,8 @@ void removeDeadIn(Graph &g, const std::unordered_set<Symbol> &asserted) {
 }
 
 } // namespace
+
+bool isResolved(std::string_view name) { return asksForSize(name) || asserts(name); }
 
 void unifySymbols(Model &m) {
   // Those that are a whole size of an input, so that running the model binds them.

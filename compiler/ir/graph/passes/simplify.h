@@ -49,6 +49,9 @@ void removeNoOps(Model &model);
 /// Gives equal calls one result. Random operators and operators outside the table stay.
 void mergeEqual(Model &model);
 
+/// Whether calls of the operator, named without its overload, become expressions over sizes, or guards.
+bool isResolved(std::string_view name);
+
 /// Removes nodes that nothing reads. Nodes outside the table stay unless torch promises that they have no effect; a
 /// node that determines a size symbol lives as long as the symbol does.
 void removeDead(Model &model);
