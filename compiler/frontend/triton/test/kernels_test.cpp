@@ -786,9 +786,9 @@ TEST(Kernels, GridsAreEvaluated) {
   g = evaluateGrid("(int(bin(n), 2), int('010'), int('0x1f', 0) + int('10', 2))", {{"n", "33"}});
   ASSERT_TRUE(bool(g)) << g.error().str();
   EXPECT_EQ(*g, (std::vector<int64_t>{33, 10, 33}));
-  g = evaluateGrid("(int('0b101', 0), int('-0o17', 0) + 16, int('0', 0) + int('7', 0), int('0X1f', 16))", {});
+  g = evaluateGrid("(int('0b101', 0), int('-0o17', 0) + 16, int('0', 0) + int('7', 0) + int('0X1f', 16))", {});
   ASSERT_TRUE(bool(g)) << g.error().str();
-  EXPECT_EQ(*g, (std::vector<int64_t>{5, 1, 7, 31}));
+  EXPECT_EQ(*g, (std::vector<int64_t>{5, 1, 38}));
   for (const char *wrong : {"int('0x1f')", "int('010', 0)", "int('0b-1', 2)", "int('99999999999999999999')", "int('1', 1)", "int('')"})
     EXPECT_FALSE(bool(evaluateGrid(std::string("(") + wrong + ",)", {}))) << wrong;
 }
