@@ -117,9 +117,11 @@ def _assembler():
 
 
 def gpu_arch(device):
-    """The arch of a CUDA device with the instructions that it alone has: "sm_90a" has wgmma, "sm_90" has not. The program leaves out an "a" that means nothing."""
+    """The arch of a CUDA device: with the instructions that it alone has ("sm_90a" has wgmma, "sm_90" has not) where Neso has run on such a chip. sm_100a is for
+    those who name it."""
     import torch
-    return "sm_%d%da" % torch.cuda.get_device_capability(device)
+    major, minor = torch.cuda.get_device_capability(device)
+    return f"sm_{major}{minor}" + ("a" if (major, minor) == (9, 0) else "")
 
 
 def _arguments(target, arch, options, kernels, threads, tuned, ptxas, format):

@@ -17,7 +17,7 @@ using namespace neso::corpus;
 
 namespace {
 
-const std::vector<std::string> kAssembled = {"sm_80", "sm_90a", "sm_100"};
+const std::vector<std::string> kAssembled = {"sm_80", "sm_90a", "sm_100a"};
 
 Result<Kernel> read(const Case &c) {
   KernelSource source;

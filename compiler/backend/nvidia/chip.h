@@ -9,7 +9,7 @@
 
 namespace neso::nvidia {
 
-/// One bit a feature that some chips lack. tcgen05 gets its bit when a lowering uses it.
+/// One bit a feature that some chips lack.
 enum class Feature : uint32_t {
   CpAsync = 1u << 0,        // cp.async (sm_80)
   LdMatrix = 1u << 1,       // ldmatrix (sm_75)
@@ -24,6 +24,7 @@ enum class Feature : uint32_t {
   Wgmma = 1u << 10,         // wgmma.mma_async (sm_90a alone)
   MmaF64 = 1u << 12,        // mma.sync m16n8k8 f64 (sm_90); m8n8k4 comes with MmaBf16
   BulkCopy = 1u << 11,      // cp.async.bulk.tensor, mbarriers that count its bytes (sm_90)
+  Tcgen05 = 1u << 13,       // tcgen05.mma, sums in tensor memory (sm_100a alone)
 };
 
 struct Chip {
@@ -41,6 +42,10 @@ struct Chip {
   /// Registers that each thread may have where so many blocks of so many threads stand on a multiprocessor, in the portions that they come in.
   int registersOfThread(int threads, int blocks) const { return registersPerSm / blocks / threads / 8 * 8; }
   bool has(Feature f) const { return features & static_cast<uint32_t>(f); }
+  /// Products that read their operands in shared memory by themselves, in panels (panelledLayout).
+  bool readsPanels() const { return has(Feature::Wgmma) || has(Feature::Tcgen05); }
+  /// Nothing of ours has run on it yet: what its own instructions compute is known from their description and the simulator alone.
+  bool untried() const { return has(Feature::Tcgen05); }
 };
 
 /// What the system keeps of each block's shared memory, in bytes.

@@ -20,6 +20,7 @@
 #include "backend/nvidia/passes/verify.h"
 #include "backend/nvidia/ptx.h"
 #include "backend/nvidia/shared.h"
+#include "backend/nvidia/tcgen05.h"
 #include "base/diagnostics/backend.h"
 #include "base/fault.h"
 #include "base/watch.h"
@@ -152,8 +153,8 @@ std::string describeProducts(tt::FuncOp placed, const Chip &chip) {
     if (loops && !inLoop(dot)) return;
     std::string line = traitsOf(dot.getOperation())->name;
     if (dot->hasAttr(placed::kOpenAttr)) line += runsAhead(dot) ? ", a turn ahead" : ", under way over turns";
-    if (std::string why = whyNoWarpGroups(dot, chip, warpsOf(placed)); chip.has(Feature::Wgmma) && !why.empty())
-      line += " (no wgmma: " + why + ")";
+    if (std::string why = whyNoWarpGroups(dot, chip, warpsOf(placed)); chip.readsPanels() && !why.empty())
+      line += std::string(" (no ") + traitsOf(groupKind(chip)).name + ": " + why + ")";
     if (!llvm::is_contained(lines, line)) lines.push_back(std::move(line));
   });
   return llvm::join(lines, "; ");
@@ -188,7 +189,11 @@ void prepare(Unit &unit, const TileFunction &function, const Chip &chip, const P
   if (chip.own() && multiplies) {
     prepareFor(unit, function, chip, pipeline);
     std::string products = unit.status ? describeProducts(*unit.placed, chip) : std::string();
-    const bool uses = unit.status && usesOwnInstructions(*unit.placed);
+    bool uses = unit.status && usesOwnInstructions(*unit.placed);
+    if (uses && !planTensorMemory(*unit.placed, chip).fits()) {
+      products = "mma.sync (no tcgen05: sums that tensor memory has no room for)";
+      uses = false;
+    }
     if (!uses) prepareFor(unit, function, portable(chip), portableOf(pipeline));
     unit.products = std::move(products);
     if (uses || !unit.products.empty()) return;
@@ -586,6 +591,8 @@ private:
     usage.threads = threadsOf(unit);
     usage.sharedBytes += static_cast<int>(unit.shared.bytes);
     usage.blocksPerSm = blocksPerSm(chip_, usage);
+    if (const TensorMemoryPlan sums = planTensorMemory(unit.placed.get(), chip_); sums.any())
+      usage.blocksPerSm = std::min(usage.blocksPerSm, int(kColumnsOfTensorMemory / sums.columns));
     usage.heldForTwo = unit.heldForTwo;
     return usage;
   }

@@ -83,6 +83,13 @@ void Emitter::emitFor(mlir::Operation *op) {
     inits.push_back(incoming(loop.getInitArgs()[i], arguments[i]));
     unchanged.push_back(incoming(loop.getInitArgs()[i], results[i]));
   }
+  auto openValues = op->getAttrOfType<mlir::DenseI32ArrayAttr>(placed::kOpenValuesAttr);
+  const llvm::ArrayRef<int32_t> open = openValues ? openValues.asArrayRef() : llvm::ArrayRef<int32_t>();
+  for (int32_t number : open)
+    if (tt::DotOp dot = productInTensorMemory(loop, number)) {
+      tensorMemory_->store(dot, planOf(dot), inits[static_cast<size_t>(number)]);
+      if (!TensorMemory::meetsBefore(dot, planOf(dot))) tensorMemory_->meet();
+    }
   BasicBlock *before = b.GetInsertBlock();
   b.CreateCondBr(less(lo, hi), head, exit);
   b.SetInsertPoint(exit);
@@ -108,12 +115,22 @@ void Emitter::emitFor(mlir::Operation *op) {
     Value *following = b.CreateAdd(iv, step);
     BasicBlock *latch = b.GetInsertBlock(), *leave = latch;
     Value *more = less(following, hi);
-    if (auto open = op->getAttrOfType<mlir::DenseI32ArrayAttr>(placed::kOpenValuesAttr)) {
+    if (!open.empty()) {
       // Sums that are under way meet no others: on the way out of the last turn they are waited for.
       leave = BasicBlock::Create(b.getContext(), "complete", fn_);
       b.CreateCondBr(more, head, leave);
       b.SetInsertPoint(leave);
-      for (int32_t number : open.asArrayRef()) waitProducts(block_, 0, last[static_cast<size_t>(number)]);
+      for (int32_t number : open) {
+        Registers &sums = last[static_cast<size_t>(number)];
+        tt::DotOp dot = productInTensorMemory(loop, number);
+        if (!dot) {
+          waitProducts(block_, 0, sums);
+          continue;
+        }
+        tensorMemory_->wait(0);
+        sums = tensorMemory_->load(dot, planOf(dot));
+        leave = b.GetInsertBlock();
+      }
       b.CreateBr(exit);
     } else {
       b.CreateCondBr(more, head, exit);

@@ -305,7 +305,7 @@ bool isSummed(DotFormat format, mlir::Type d) {
 
 LinearLayout dotBuffer(const Chip &chip, const Sizes &shape, int fast, int elementBits) {
   int rank = int(shape.size());
-  if (rank == 2 && chip.has(Feature::Wgmma)) return panelledLayout(shape, fast, elementBits);
+  if (rank == 2 && chip.readsPanels()) return panelledLayout(shape, fast, elementBits);
   if (rank == 1) return sharedLayout(shape, {0}, {});
   std::vector<int> order{fast, fast == rank - 1 ? rank - 2 : rank - 1};
   if (rank == 3) order.push_back(0);
@@ -351,7 +351,7 @@ int64_t columnsThatCount(tt::DotOp dot) {
 
 const DotTraits &traitsOf(DotKind kind) {
   static constexpr DotTraits kTraits[] = {
-      {"fma", false, false, true, false, false}, {"mma.sync", true, false, true, false, false}, {"wgmma", true, true, false, true, true}};
+      {"fma", false, false, true, false, false, false}, {"mma.sync", true, false, true, false, false, false}, {"wgmma", true, true, false, true, true, false}, {"tcgen05", true, true, false, true, true, true}};
   return kTraits[size_t(kind)];
 }
 
@@ -359,7 +359,8 @@ const DotTraits *traitsOf(mlir::Operation *op) {
   mlir::Attribute product = op->getAttr(placed::kProductAttr);
   if (llvm::isa_and_present<placed::FmaAttr>(product)) return &traitsOf(DotKind::Fma);
   if (llvm::isa_and_present<placed::MmaSyncAttr>(product)) return &traitsOf(DotKind::MmaSync);
-  return llvm::isa_and_present<placed::WgmmaAttr>(product) ? &traitsOf(DotKind::Wgmma) : nullptr;
+  if (llvm::isa_and_present<placed::WgmmaAttr>(product)) return &traitsOf(DotKind::Wgmma);
+  return llvm::isa_and_present<placed::Tcgen05Attr>(product) ? &traitsOf(DotKind::Tcgen05) : nullptr;
 }
 
 mlir::Attribute attributeOf(const DotPlan &plan, mlir::MLIRContext *context) {
@@ -367,6 +368,7 @@ mlir::Attribute attributeOf(const DotPlan &plan, mlir::MLIRContext *context) {
   case DotKind::Fma: return placed::FmaAttr::get(context);
   case DotKind::MmaSync: return placed::MmaSyncAttr::get(context, plan.warps);
   case DotKind::Wgmma: return placed::WgmmaAttr::get(context, plan.warps);
+  case DotKind::Tcgen05: return placed::Tcgen05Attr::get(context, plan.warps);
   }
   NESO_UNREACHABLE("every way to multiply has an attribute");
 }
@@ -377,9 +379,9 @@ std::optional<DotPlan> placedPlan(tt::DotOp dot, const Chip &chip, int warps) {
   plan.types = {tensor(dot.getA()).getElementType(), tensor(dot.getB()).getElementType(),
                 tensor(dot.getD()).getElementType()};
   plan.precision = precisionOf(dot);
-  if (auto groups = dot->getAttrOfType<placed::WgmmaAttr>(placed::kProductAttr)) {
+  if (const DotTraits *traits = traitsOf(dot.getOperation()); traits && traits->byGroups) {
     std::optional<DotPlan> known = planWarpGroups(dot, chip, warps);
-    if (!known || llvm::ArrayRef<int64_t>(known->warps) != groups.getGroups()) return std::nullopt;
+    if (!known || attributeOf(*known, dot.getContext()) != dot->getAttr(placed::kProductAttr)) return std::nullopt;
     known->open = dot->hasAttr(placed::kOpenAttr);
     return known;
   }

@@ -24,6 +24,7 @@ enum class DotKind : uint8_t {
   Fma,     // from shared memory, in any type
   MmaSync, // one warp an instruction, operands in registers
   Wgmma,   // four warps an instruction, B in shared memory, A there or in registers
+  Tcgen05, // one thread an instruction, both operands in shared memory, sums in tensor memory
 };
 
 /// What others ask of a way to multiply; one row a kind (dot.cpp).
@@ -36,6 +37,8 @@ struct DotTraits {
   bool movesOperands;
   bool byGroups;  // of four warps (BlockContext::group)
   bool ofOneChip; // later chips lack its instructions
+  /// Sums that are under way are in no register: the next product alone adds to them.
+  bool keepsSums;
 };
 const DotTraits &traitsOf(DotKind kind);
 
@@ -57,8 +60,8 @@ bool isSummed(DotFormat format, mlir::Type d);
 
 /// An instruction mma.sync of m16 n8 k with k = 256 / bits, of f64 8.
 struct MmaRow;
-/// A kind of wgmma: m64 nN k, with k = 256 / bits.
-struct WgmmaRow;
+/// A kind of products by groups of four warps (groups.h): of 32 bytes along K.
+struct GroupRow;
 
 struct DotPlan {
   DotKind kind = DotKind::Fma;
@@ -77,18 +80,18 @@ struct DotPlan {
   DotTypes types;
   DotPrecision precision = DotPrecision::Ieee;
   const MmaRow *row = nullptr;     // MmaSync
-  const WgmmaRow *groupRow = nullptr; // Wgmma
-  Sizes warps;                     // MmaSync: of one matrix, along M and along N; Wgmma: groups of four
+  const GroupRow *groupRow = nullptr; // Wgmma, Tcgen05
+  Sizes warps;                     // MmaSync: of one matrix, along M and along N; Wgmma, Tcgen05: groups of four
   LinearLayout accumulator;        // [.., M, N]
   /// MmaSync: [.., M, K], [.., K, N]. Wgmma: A alone, where registers may hold it (and do, if it is split). Else operands
   /// are read from shared memory.
   LinearLayout operandA, operandB;
-  bool open = false; // Wgmma: begun and not waited for (placed.open)
+  bool open = false; // Wgmma, Tcgen05: begun and not waited for (placed.open)
   /// Wgmma: the tensor cores sum so many elements of K, threads what comes of them; 0: the tensor cores sum all.
   int64_t partK = 0;
-  /// Wgmma: the instructions compute so many columns, and leave the sums of those behind them as they are.
+  /// Wgmma, Tcgen05: the instructions compute so many columns, and leave the sums of those behind them as they are.
   int64_t columns = 0;
-  /// Wgmma: of the right operand, of all groups.
+  /// Wgmma, Tcgen05: of the right operand, of all groups.
   int64_t columnsRead() const { return columns * warps[1]; }
 };
 
@@ -104,9 +107,9 @@ DotPlan planDot(const Chip &chip, const Sizes &shape, int warps, const DotTypes 
 DotPrecision precisionOf(tt::DotOp dot);
 /// Of the product's columns the first that count (tile::kValidNAttr).
 int64_t columnsThatCount(tt::DotOp dot);
-/// Where wgmma takes an operand from, and which of its elements are neighbours there. B is in shared memory.
+/// Where a product by groups of four warps (DotTraits::byGroups) takes an operand from, and which of its elements are neighbours there. B is in shared memory.
 enum class GroupOperand : uint8_t { Registers, AlongK, AcrossK };
-/// The plan by wgmma of a product whose operands lie so; nothing where the chip, the types or the shape have none: `why`
+/// The plan by the chip's instruction for groups of a product whose operands lie so; nothing where the chip, the types or the shape have none: `why`
 /// says so then.
 std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps, GroupOperand a, GroupOperand b,
                                       std::string *why = nullptr);
@@ -114,8 +117,10 @@ std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps
 std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps);
 /// Where an operand with K as dim `k` lies there: in shared memory when it is a whole tile of a ring.
 GroupOperand placeOfOperand(mlir::Value v, int k);
-/// Why a product is none by wgmma; empty where it is one.
+/// Why a product is none by groups; empty where it is one.
 std::string whyNoWarpGroups(tt::DotOp dot, const Chip &chip, int warps);
+/// Of a chip that reads panels.
+DotKind groupKind(const Chip &chip);
 
 /// The plan as the attribute placed.product, and that of a placed tt.dot by its attribute
 mlir::Attribute attributeOf(const DotPlan &plan, mlir::MLIRContext *context);

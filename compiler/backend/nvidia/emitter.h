@@ -27,6 +27,7 @@
 #include "backend/nvidia/move.h"
 #include "backend/nvidia/passes/producer.h"
 #include "backend/nvidia/shared.h"
+#include "backend/nvidia/tcgen05.h"
 #include "base/diagnostics.h"
 #include "ir/layout/convert.h"
 #include "ir/tile/passes/axis_info.h"
@@ -186,6 +187,10 @@ private:
   void emitSort(mlir::Operation *op);
   void emitDotOp(mlir::Operation *op);
   void emitWaitForProducts(mlir::Operation *op);
+  /// A product whose sums lie in tensor memory.
+  void emitTensorProduct(tt::DotOp dot, const DotPlan &plan);
+  /// Of a loop's value that is open (placed.open_values): its product, where the sums lie in tensor memory.
+  tt::DotOp productInTensorMemory(mlir::scf::ForOp loop, int32_t number);
   void emitJoin(mlir::Operation *op);
   void emitSplit(mlir::Operation *op);
   void emitCat(mlir::Operation *op);
@@ -217,6 +222,7 @@ private:
   llvm::IRBuilder<> b;
   SharedMemory shared_;
   BlockContext block_;
+  std::optional<TensorMemory> tensorMemory_;
   std::optional<Error> error_;
 
   llvm::Function *fn_ = nullptr;

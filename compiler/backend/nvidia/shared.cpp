@@ -122,7 +122,7 @@ llvm::Value *SharedMemory::address(BlockContext &block, const SharedBuffer &buff
     memory = new llvm::GlobalVariable(module, llvm::ArrayType::get(block.b.getInt8Ty(), 0), false,
                                       llvm::GlobalValue::ExternalLinkage, nullptr, kSymbol, nullptr,
                                       llvm::GlobalValue::NotThreadLocal, 3);
-    memory->setAlignment(llvm::Align(uint64_t(block.chip.has(Feature::Wgmma) ? kPanelAlign : 128)));
+    memory->setAlignment(llvm::Align(uint64_t(block.chip.readsPanels() ? kPanelAlign : 128)));
   }
   llvm::Value *base = block.b.CreateConstInBoundsGEP1_32(block.b.getInt8Ty(), memory, uint32_t(buffer.offset));
   return byteOffset ? block.b.CreateGEP(block.b.getInt8Ty(), base, byteOffset) : base;

@@ -79,6 +79,7 @@ void Emitter::emitSort(mlir::Operation *op) {
 void Emitter::emitDotOp(mlir::Operation *op) {
   auto dot = llvm::cast<tt::DotOp>(op);
   const DotPlan &plan = planOf(dot);
+  if (plan.traits().keepsSums) return emitTensorProduct(dot, plan);
   auto operand = [&](mlir::Value v) -> DotOperand {
     if (readsShared(plan, dot))
       if (std::optional<SharedTile> shared = sharedOperand(v)) return *shared;
@@ -88,7 +89,40 @@ void Emitter::emitDotOp(mlir::Operation *op) {
   defineResults(op, {emitDot(block_, plan, x, y, tile(dot.getC()))});
 }
 
+void Emitter::emitTensorProduct(tt::DotOp dot, const DotPlan &plan) {
+  const std::optional<SharedTile> x = sharedOperand(dot.getA()), y = sharedOperand(dot.getB());
+  NESO_CHECK(x && y, "operands of tcgen05 lie in shared memory");
+  const Tile c = tile(dot.getC());
+  llvm::Type *type = c.values[0]->getType();
+  const bool narrow = type->isHalfTy() || type->isBFloatTy();
+  if (!plan.open) {
+    Registers sums = c.values;
+    if (narrow)
+      for (Value *&sum : sums) sum = b.CreateFPExt(sum, b.getFloatTy());
+    tensorMemory_->store(dot, plan, sums);
+  }
+  if (TensorMemory::meetsBefore(dot, plan)) tensorMemory_->meet();
+  tensorMemory_->multiply(dot, plan, *x, *y);
+  Tile d{plan.accumulator, Registers(c.values.size(), llvm::PoisonValue::get(type))};
+  if (!plan.open) {
+    tensorMemory_->wait(0);
+    d.values = tensorMemory_->load(dot, plan);
+    if (narrow)
+      for (Value *&sum : d.values) sum = b.CreateFPTrunc(sum, type);
+  }
+  defineResults(dot, {d});
+}
+
+tt::DotOp Emitter::productInTensorMemory(mlir::scf::ForOp loop, int32_t number) {
+  auto dot = loop.getBody()->getTerminator()->getOperand(static_cast<unsigned>(number)).getDefiningOp<tt::DotOp>();
+  return dot && planOf(dot).traits().keepsSums ? dot : tt::DotOp();
+}
+
 void Emitter::emitWaitForProducts(mlir::Operation *op) {
+  if (tensorMemory_) {
+    NESO_CHECK(op->getNumOperands() == 0, "sums in tensor memory are in no register");
+    return tensorMemory_->wait(llvm::cast<placed::WaitProductsOp>(op).getPending());
+  }
   llvm::SmallVector<Tile, 2> tiles = operandTiles(op);
   Registers values;
   for (const Tile &tile : tiles) values.append(tile.values.begin(), tile.values.end());

@@ -12,200 +12,13 @@
 
 namespace neso::nvidia {
 
-namespace {
-
 using llvm::Value;
 
-/// A row and the operands that it is for.
-struct KnownRow {
-  DotFormat a, b;
-  WgmmaRow row;
-};
-constexpr KnownRow kKnownRows[] = {
-    {DotFormat::BF16, DotFormat::BF16, {16, false, false, true, "f32.bf16.bf16"}},
-    {DotFormat::F16, DotFormat::F16, {16, false, false, true, "f32.f16.f16"}},
-    {DotFormat::TF32, DotFormat::TF32, {32, false, false, false, "f32.tf32.tf32"}},
-    {DotFormat::S8, DotFormat::S8, {8, true, false, false, "s32.s8.s8"}},
-    {DotFormat::E4M3, DotFormat::E4M3, {8, false, true, false, "f32.e4m3.e4m3"}},
-    {DotFormat::E4M3, DotFormat::E5M2, {8, false, true, false, "f32.e4m3.e5m2"}},
-    {DotFormat::E5M2, DotFormat::E4M3, {8, false, true, false, "f32.e5m2.e4m3"}},
-    {DotFormat::E5M2, DotFormat::E5M2, {8, false, true, false, "f32.e5m2.e5m2"}},
-};
-
-const WgmmaRow *findGroupRow(const DotTypes &types, DotPrecision precision) {
-  std::optional<DotFormat> a = formatOf(types.a, precision), b = formatOf(types.b, precision);
-  for (const KnownRow &known : kKnownRows)
-    if (a == known.a && b == known.b && isSummed(known.a, types.d)) return &known.row;
-  return nullptr;
-}
-
-/// A thread's sums of one instruction's rows and of all of its own are results of inline assembly; more leave no
-/// registers for the rest either.
-constexpr int64_t kMostSums = 128;
-/// Rows of one instruction, and the warps that carry it out.
-constexpr int64_t kRows = 64, kWarpsOfGroup = 4;
-
-/// How an operand with K as dim `k` lies in the ring that it was loaded from.
-GroupOperand placeInRing(mlir::Value v, int k, ttg::LocalLoadOp load) {
-  auto ring = load ? load.getRing().getDefiningOp<ttg::LocalAllocOp>() : ttg::LocalAllocOp();
-  if (!ring) return GroupOperand::Registers;
-  const int fast = static_cast<int>(ring.getFast());
-  return (v.getDefiningOp<tt::TransOp>() ? 1 - fast : fast) == k ? GroupOperand::AlongK : GroupOperand::AcrossK;
-}
-
-/// The same of parts of tiles too, also where a loop carries them: products by other instructions read them a step ahead.
-GroupOperand sourceOfOperand(mlir::Value v, int k) {
-  mlir::Value source = operandSource(v);
-  if (auto argument = llvm::dyn_cast<mlir::BlockArgument>(source))
-    if (auto loop = llvm::dyn_cast<mlir::scf::ForOp>(argument.getOwner()->getParentOp()))
-      if (mlir::OpOperand *init = loop.getTiedLoopInit(argument)) source = init->get();
-  return placeInRing(v, k, source.getDefiningOp<ttg::LocalLoadOp>());
-}
-
-} // namespace
-
-std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps, GroupOperand a, GroupOperand b,
-                                      std::string *why) {
-  auto none = [&](const char *reason) {
-    if (why) *why = reason;
-    return std::optional<DotPlan>();
-  };
-  auto tensor = [](mlir::Value v) { return llvm::cast<mlir::RankedTensorType>(v.getType()); };
-  DotPlan plan;
-  plan.types = {tensor(dot.getA()).getElementType(), tensor(dot.getB()).getElementType(),
-                tensor(dot.getD()).getElementType()};
-  plan.precision = precisionOf(dot);
-  const WgmmaRow *row = findGroupRow(plan.types, plan.precision);
-  if (!chip.has(Feature::Wgmma)) return none("the chip has no wgmma");
-  if (plan.types.a.isF32() && plan.precision == DotPrecision::Ieee) return none("products of f32 that are more exact than three of tf32");
-  if (!row) return none("wgmma is not used for these types");
-  if (tensor(dot.getD()).getRank() != 2) return none("a batch of products");
-  if (warps % kWarpsOfGroup != 0) return none("fewer than four warps");
-  const int64_t m = tensor(dot.getD()).getDimSize(0), n = tensor(dot.getD()).getDimSize(1),
-                k = tensor(dot.getA()).getDimSize(1), groups = warps / kWarpsOfGroup;
-  if (m < kRows) return none("fewer than 64 rows");
-  if (k < row->k()) return none("a step along K is shorter than the instruction's");
-  // What is split goes through registers.
-  if (!row->anyOrder && ((a == GroupOperand::AcrossK && !plan.isSplit()) || b == GroupOperand::AcrossK))
-    return none("elements of these types that do not follow one another along K");
-  plan.kind = DotKind::Wgmma;
-  plan.groupRow = row;
-  const int64_t along = std::min(groups, m / kRows);
-  plan.warps = {along, groups / along};
-  const int64_t columns = n / plan.warps[1];
-  if (columns < 8) return none("fewer than 8 columns a group of four warps");
-  const int64_t imprecise = int64_t(dot.getMaxNumImpreciseAcc());
-  if (row->imprecise && plan.types.d.isF32() && imprecise <= k)
-    plan.partK = std::clamp<int64_t>((imprecise + row->k() - 1) / row->k() * row->k(), row->k(), k);
-  plan.columns = columns;
-  constexpr int64_t kColumnsOfInstruction = 8;
-  if (plan.warps[1] == 1 && !plan.isSplit())
-    plan.columns = (columnsThatCount(dot) + kColumnsOfInstruction - 1) / kColumnsOfInstruction * kColumnsOfInstruction;
-  // Parts of sums are registers of their own.
-  const int64_t most = plan.isSplit() ? kMostSplitSums : plan.partK ? kMostSums / 2 : kMostSums;
-  if (columns > 256 || m * n > most * warps * 32)
-    return none(plan.isSplit() ? "more than 32 sums a thread, of which there are three sets"
-                : plan.partK   ? "more than 64 sums a thread, which are summed in parts"
-                               : "more than 128 sums a thread");
-  // Where N is side by side a row of it is a panel's at least, and a group begins with a panel.
-  const int64_t panel = 1024 / row->bits;
-  if (b == GroupOperand::AcrossK && (n * row->bits < 256 || (plan.warps[1] > 1 && columns < panel)))
-    return none("too few columns beside one another");
-  if (b == GroupOperand::Registers) return none("the right operand is no whole tile that copies bring");
-  plan.accumulator = warpGroupAccumulator({m, n}, plan.warps);
-  // Groups beside one another would each hold all of A.
-  if (plan.warps[1] == 1) plan.operandA = mmaOperandA({m, k}, {kWarpsOfGroup * plan.warps[0], 1}, row->bits);
-  if ((a == GroupOperand::Registers || plan.isSplit()) && plan.warps[1] > 1)
-    return none("the left operand is in registers, and groups of warps would share its rows");
-  // Each thread takes apart one element at least.
-  if (plan.isSplit() && std::min<int64_t>(k, kPanelSpan / 4) * n < warps * 32) return none("fewer elements of the right operand than threads");
-  return plan;
-}
-
-GroupOperand placeOfOperand(mlir::Value v, int k) {
-  auto load = operandSource(v).getDefiningOp<ttg::LocalLoadOp>();
-  return load && !load.getOffsets() ? placeInRing(v, k, load) : GroupOperand::Registers;
-}
-
-std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps) {
-  return planWarpGroups(dot, chip, warps, placeOfOperand(dot.getA(), 1), placeOfOperand(dot.getB(), 0));
-}
-
-std::string whyNoWarpGroups(tt::DotOp dot, const Chip &chip, int warps) {
-  std::string why;
-  if (planWarpGroups(dot, chip, warps, sourceOfOperand(dot.getA(), 1), sourceOfOperand(dot.getB(), 0), &why))
-    planWarpGroups(dot, chip, warps, placeOfOperand(dot.getA(), 1), placeOfOperand(dot.getB(), 0), &why);
-  return why;
-}
-
 namespace {
-
-/// A matrix in shared memory as the instruction reads it.
-class Panels {
-public:
-  /// k: the dim along which is multiplied.
-  Panels(BlockContext &block, const SharedTile &tile, int k, int bits) : bytes_(bits / 8) {
-    const Sizes shape = tensorShape(tile.layout);
-    kFast_ = tile.layout == panelledLayout(shape, k, bits);
-    NESO_CHECK(kFast_ || tile.layout == panelledLayout(shape, 1 - k, bits), "an operand of wgmma lies in panels");
-    const int fast = kFast_ ? k : 1 - k;
-    span_ = std::min<int64_t>(128, shape[size_t(fast)] * bytes_);
-    panel_ = shape[size_t(1 - fast)] * span_;
-    llvm::IRBuilder<> &b = block.b;
-    Value *pointer = block.shared.address(block, tile.buffer, tile.byteOffset);
-    begin_ = b.CreateLShr(b.CreateAnd(b.CreatePtrToInt(pointer, b.getInt32Ty()), b.getInt32(0x3ffff)), 4);
-  }
-  bool kFast() const { return kFast_; }
-  /// Bytes from the matrix' begin to row (or column) `at` and element `k` of it.
-  int64_t offset(int64_t at, int64_t k) const {
-    const int64_t fast = (kFast_ ? k : at) * bytes_, slow = kFast_ ? at : k;
-    return fast / span_ * panel_ + slow * span_ + fast % span_;
-  }
-  /// Of the part that begins `units` (i32) pieces of 16 bytes behind the matrix' begin.
-  Value *descriptor(llvm::IRBuilder<> &b, Value *units) const {
-    // Fields in pieces of 16 bytes: begin, from panel to panel (unused where a panel's rows run along K), from 8 rows to
-    // the next 8; then the permutation.
-    const uint64_t panels = kFast_ ? 1 : uint64_t(panel_) >> 4, rows = uint64_t(8 * span_) >> 4;
-    const uint64_t permutation = span_ == 128 ? 1 : span_ == 64 ? 2 : 3;
-    Value *begin = b.CreateZExt(b.CreateAdd(begin_, units), b.getInt64Ty());
-    return b.CreateOr(begin, b.getInt64(panels << 16 | rows << 32 | permutation << 62));
-  }
-
-private:
-  int64_t bytes_, span_ = 0, panel_ = 0; // of an element, of a panel's row, of a panel
-  bool kFast_ = false;
-  Value *begin_ = nullptr; // pieces of 16 bytes
-};
-
-/// Inline assembly that takes and gives `sums` in their places, `more` (words and descriptors) behind them. In its text
-/// $0 … are the sums.
-void runOnSums(llvm::IRBuilder<> &b, llvm::MutableArrayRef<Value *> sums, llvm::ArrayRef<Value *> more,
-               const std::string &text) {
-  llvm::SmallVector<llvm::Type *, 0> results, types;
-  llvm::SmallVector<Value *, 0> arguments(sums.begin(), sums.end());
-  std::string constraints;
-  for (Value *sum : sums) {
-    results.push_back(sum->getType());
-    constraints += sum->getType()->isFloatTy() ? "=f," : "=r,";
-  }
-  types = results;
-  for (size_t i = 0; i < sums.size(); ++i) constraints += std::to_string(i) + ",";
-  for (Value *value : more) {
-    arguments.push_back(value);
-    types.push_back(value->getType());
-    constraints += value->getType()->isIntegerTy(64) ? "l," : "r,";
-  }
-  constraints += "~{memory}";
-  llvm::Type *given = results.empty() ? b.getVoidTy() : static_cast<llvm::Type *>(llvm::StructType::get(b.getContext(), results));
-  llvm::FunctionType *type = llvm::FunctionType::get(given, types, false);
-  llvm::CallInst *call = b.CreateCall(llvm::InlineAsm::get(type, text, constraints, /*hasSideEffects=*/true), arguments);
-  call->addFnAttr(llvm::Attribute::Convergent);
-  for (size_t i = 0; i < sums.size(); ++i) sums[i] = b.CreateExtractValue(call, unsigned(i));
-}
 
 /// turned: an operand in shared memory whose neighbours do not follow one another along K. fresh: what the sums were before
 /// does not count.
-std::string instruction(const WgmmaRow &row, size_t sums, int64_t columns, bool registersA, bool turnedA, bool turnedB,
+std::string instruction(const GroupRow &row, size_t sums, int64_t columns, bool registersA, bool turnedA, bool turnedB,
                         bool fresh = false) {
   std::string text = std::string("{ .reg .pred p; setp.ne.b32 p, ") + (fresh ? "0" : "1") +
                      ", 0; wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) + "k" + std::to_string(row.k()) + "." +
@@ -237,11 +50,6 @@ void emitFenceAsync(BlockContext &block) {
   b.CreateCall(llvm::InlineAsm::get(type, "fence.proxy.async.shared::cta;", "~{memory}", /*hasSideEffects=*/true));
 }
 
-Value *warpGroup(BlockContext &block) {
-  if (block.warps == kWarpsOfGroup) return block.b.getInt32(0);
-  return block.b.CreateLShr(shuffle(block, block.warp, block.b.getInt32(0)), 2);
-}
-
 void hold(BlockContext &block, Value *value) {
   // A store that never happens, which the assembler does not know: no group has that number.
   llvm::IRBuilder<> &b = block.b;
@@ -267,8 +75,8 @@ public:
   GroupEmitter(BlockContext &block, const DotPlan &plan, const DotOperand &a, const SharedTile &b, const Tile &c)
       : block_(block), b_(block.b), plan_(plan), row_(*plan.groupRow), tileB_(b), sums_(c.values), panelsB_(block, b, 0, row_.bits) {
     const Sizes shapeB = tensorShape(b.layout);
-    k_ = shapeB[0], columns_ = plan.columns, sumsOfRows_ = size_t(shapeB[1] / plan.warps[1] * kRows / (kWarpsOfGroup * 32));
-    repeats_ = tensorShape(plan.accumulator)[0] / (kRows * plan.warps[0]);
+    k_ = shapeB[0], columns_ = plan.columns, sumsOfRows_ = size_t(shapeB[1] / plan.warps[1] * kRowsOfWgmma / (kWarpsOfGroup * 32));
+    repeats_ = tensorShape(plan.accumulator)[0] / (kRowsOfWgmma * plan.warps[0]);
     const SharedTile *shared = std::get_if<SharedTile>(&a);
     if (shared && plan.isSplit()) {
       loaderA_.emplace(block, *shared, plan.operandA, -1);
@@ -378,7 +186,7 @@ private:
   }
   /// What elements [begin, end) of K add.
   void multiply(Registers &sums, int64_t begin, int64_t end) {
-    const size_t each = size_t(columns_ * kRows / (kWarpsOfGroup * 32));
+    const size_t each = size_t(columns_ * kRowsOfWgmma / (kWarpsOfGroup * 32));
     const std::string text =
         instruction(row_, each, columns_, !panelsA_, panelsA_ && !panelsA_->kFast(), !panelsB_.kFast());
     // Sums that begin alike, as zeros or as a bias that rows share, become registers of their own here: behind the first instruction the
@@ -404,7 +212,7 @@ private:
     Value *group = block_.group;
     if (panelsA_ && plan_.warps[0] > 1)
       rowUnits_ = b_.CreateMul(b_.CreateAnd(group, b_.getInt32(uint32_t(plan_.warps[0] - 1))),
-                               b_.getInt32(units(panelsA_->offset(kRows, 0))));
+                               b_.getInt32(units(panelsA_->offset(kRowsOfWgmma, 0))));
     if (plan_.warps[1] > 1)
       columnUnits_ = b_.CreateMul(b_.CreateLShr(group, uint64_t(log2Exact(plan_.warps[0]))),
                                   b_.getInt32(units(panelsB_.offset(columns_, 0))));
@@ -415,7 +223,7 @@ private:
   }
   /// Of the group's 64 rows number r: a descriptor, or the words of a thread's fragment.
   llvm::SmallVector<Value *, 5> operandA(int64_t r, int64_t step) {
-    if (panelsA_) return {part(*panelsA_, rowUnits_, r * kRows * plan_.warps[0], step)};
+    if (panelsA_) return {part(*panelsA_, rowUnits_, r * kRowsOfWgmma * plan_.warps[0], step)};
     return llvm::SmallVector<Value *, 5>(llvm::ArrayRef<Value *>(wordsA_).slice(firstWord(r, step), 4));
   }
   /// Of the 4 that a thread has of a step of K in rows number r.
@@ -428,7 +236,7 @@ private:
   BlockContext &block_;
   llvm::IRBuilder<> &b_;
   const DotPlan &plan_;
-  const WgmmaRow &row_;
+  const GroupRow &row_;
   SharedTile tileB_;
   Registers sums_, wordsA_, lowA_; // lowA_: of a split product
   std::optional<MatrixLoader> loaderA_; // loads wordsA_ of a split product, where they are first wanted

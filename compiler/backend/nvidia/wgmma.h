@@ -3,9 +3,7 @@
 //     placed.fence_async                                   // what threads and their copies wrote is seen by it
 //     wgmma.fence; wgmma.mma_async … (64 rows and 32 bytes of K each); commit; wait
 //
-// An operand is a matrix in panels (panelledLayout), named by a descriptor: where it begins, how far its panels and its
-// groups of 8 rows lie apart, and how the pieces of a row are permuted. The next rows or the next 32 bytes of K begin
-// elsewhere and are otherwise the same.
+// Which products go by it and how operands lie: groups.h.
 //
 // Sums of 8-bit floats keep about 14 bits below the largest term. A product that asks for more (maxNumImpreciseAcc of
 // tt.dot: so many elements of K at most) is summed in parts, which threads add in f32:
@@ -20,21 +18,10 @@
 //     wgmma.fence; small += low A * B, A * low B; large += A * B; commit
 //     … the next panel's …; wait; sums += large; sums += small
 #pragma once
-#include "backend/nvidia/dot.h"
+#include "backend/nvidia/groups.h"
 
 namespace neso::nvidia {
 
-struct WgmmaRow {
-  int bits;            // of an operand's element
-  bool integers;       // summed in i32, else in f32
-  bool imprecise;      // sums keep fewer bits than an f32 has
-  bool anyOrder;       // operands may have M or N side by side; else K alone
-  const char *types;   // of result, A, B in the instruction's name
-  int k() const { return 256 / bits; }
-};
-
-/// i32: which group of four warps the thread is of. All threads of a warp say the same, which the assembler sees by a shuffle.
-llvm::Value *warpGroup(BlockContext &block);
 /// Operands in shared memory lie in panels, at multiples of 1,024 bytes; A in registers as plan.operandA. The sums are
 /// complete behind it, unless the plan is an open one: then they are behind waitProducts.
 Tile emitWarpGroupDot(BlockContext &block, const DotPlan &plan, const DotOperand &a, const SharedTile &b,

@@ -113,6 +113,13 @@ LinearLayout warpGroupAccumulator(const Sizes &shape, const Sizes &groups) {
   return fit(tile, shape, {1, 0});
 }
 
+LinearLayout tensorMemoryAccumulator(const Sizes &shape, const Sizes &groups) {
+  checkDot(shape, groups, 128 * groups[0], 8 * groups[1]);
+  LinearLayout tile = LinearLayout::identity1D(shape[1] / groups[1], kRegister, "dim1") * LinearLayout::identity1D(32, kLane, "dim0") *
+                      LinearLayout::identity1D(4 * groups[0], kWarp, "dim0") * LinearLayout::identity1D(groups[1], kWarp, "dim1");
+  return fit(tile, shape, {1, 0});
+}
+
 LinearLayout panelledLayout(const Sizes &shape, int fast, int elementBits) {
   NESO_CHECK(shape.size() == 2, "panels are of matrices");
   const int slow = 1 - fast;

@@ -46,7 +46,9 @@ LinearLayout mmaOperandB(const Sizes &shape, const Sizes &warps, int elementBits
 /// group has N / groups[1] neighbouring columns; rows beyond 64 a group repeat in registers behind those columns. M >=
 /// 64 groups[0], N >= 8 groups[1].
 LinearLayout warpGroupAccumulator(const Sizes &shape, const Sizes &groups);
-/// Shared memory as wgmma and tensor copies read it: panels of up to 128 bytes along the dim `fast`, each with all of
+/// tcgen05: sums [M, N] as threads take them out of tensor memory, a row a lane; groups of four warps {along M, along N} as above. M >= 128 groups[0].
+LinearLayout tensorMemoryAccumulator(const Sizes &shape, const Sizes &groups);
+/// Shared memory as wgmma, tcgen05 and tensor copies read it: panels of up to 128 bytes along the dim `fast`, each with all of
 /// the other dim, the 16-byte pieces of a row permuted (by bits 7 to 9 of the address; fewer where rows are shorter).
 LinearLayout panelledLayout(const Sizes &shape, int fast, int elementBits);
 

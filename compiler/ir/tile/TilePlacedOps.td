@@ -56,6 +56,16 @@ def Placed_Wgmma : AttrDef<Placed_Dialect, "Wgmma"> {
   let assemblyFormat = "`<` `groups` `=` `[` $groups `]` `>`";
 }
 
+// How a tt.dot is done: tcgen05, which one thread begins for the block; the groups of four warps along M and N that take its sums. Both operands are read where
+// they lie in shared memory.
+//     #placed.tcgen05<groups = [1, 2]>
+def Placed_Tcgen05 : AttrDef<Placed_Dialect, "Tcgen05"> {
+  let mnemonic = "tcgen05";
+  let summary = "A product by tcgen05, whose sums lie in tensor memory";
+  let parameters = (ins ArrayRefParameter<"int64_t">:$groups);
+  let assemblyFormat = "`<` `groups` `=` `[` $groups `]` `>`";
+}
+
 class Placed_LayoutOp<string mnemonic> : Op<Placed_Dialect, mnemonic, [Pure, SameOperandsAndResultShape, SameOperandsAndResultElementType]> {
   let arguments = (ins AnyRankedTensor:$src);
   let results = (outs AnyRankedTensor:$result);

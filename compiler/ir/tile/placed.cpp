@@ -215,7 +215,7 @@ LogicalResult PlacedDialect::verifyOperationAttribute(Operation *op, NamedAttrib
     return op->emitOpError() << "has " << name << " that is no list of numbers";
   if (name == kSharedBytesAttr && (!isa<tt::FuncOp>(op) || !isa<IntegerAttr>(named.getValue())))
     return op->emitOpError("has placed.shared_bytes that is no size of a function");
-  if (name == kProductAttr && (!isa<tt::DotOp>(op) || !isa<FmaAttr, MmaSyncAttr, WgmmaAttr>(named.getValue())))
+  if (name == kProductAttr && (!isa<tt::DotOp>(op) || !isa<FmaAttr, MmaSyncAttr, WgmmaAttr, Tcgen05Attr>(named.getValue())))
     return op->emitOpError("has placed.product that is no way to multiply");
   return success();
 }

@@ -7,6 +7,7 @@
 #include "backend/nvidia/move.h"
 #include "backend/nvidia/passes/producer.h"
 #include "backend/nvidia/passes/verify.h"
+#include "backend/nvidia/tcgen05.h"
 #include "base/diagnostics/backend.h"
 #include "ir/layout/axis.h"
 #include "ir/layout/convert.h"
@@ -62,7 +63,7 @@ public:
       const int64_t bytes = type.getSlots() * slotBytes(alloc);
       uses_.push_back(
           {Kind::Allocate, -1, alloc.getRing(), bytes, copied ? "software pipeline" : "operand of a loop's products",
-           chip_.has(Feature::Wgmma) ? kPanelAlign : 16});
+           chip_.readsPanels() ? kPanelAlign : 16});
       // Copies wait for nobody: whoever still uses these bytes for something else has left them from here on.
       if (copied) uses_.push_back({Kind::Write, -1, alloc.getRing()});
       break;
@@ -285,8 +286,9 @@ SharedUsage allocateShared(tt::FuncOp function, const Chip &chip) {
     if (access > 0) op->setAttr(placed::kWaitsAttr, b.getDenseI32ArrayAttr(waits));
   };
   walkInOrder(function, place, [&] { plan.enterUnknown(); });
-  function->setAttr(placed::kSharedBytesAttr, b.getI64IntegerAttr(plan.size()));
-  return {plan.size(), plan.peak()};
+  const int64_t products = planTensorMemory(function, chip).sharedBytes(), size = products ? (plan.size() + 15) / 16 * 16 + products : plan.size();
+  function->setAttr(placed::kSharedBytesAttr, b.getI64IntegerAttr(size));
+  return {size, plan.peak()};
 }
 
 Status verifyShared(tt::FuncOp function, const Chip &chip) {
@@ -304,6 +306,7 @@ Status verifyShared(tt::FuncOp function, const Chip &chip) {
     refuse(function, "N8: has no placed.shared_bytes");
     return std::move(*error);
   }
+  const int64_t end = size.getInt() - planTensorMemory(function, chip).sharedBytes();
   SharedSchedule plan;
   std::vector<SharedBuffer> live;
   llvm::DenseMap<Value, SharedBuffer> rings;
@@ -322,7 +325,7 @@ Status verifyShared(tt::FuncOp function, const Chip &chip) {
       case Kind::Allocate: {
         if (!offsets || made >= offsets.size()) return refuse(op, "N8: has a buffer without an offset");
         SharedBuffer b{offsets[made++], std::max<int64_t>(use.bytes, 1), use.what};
-        if (b.offset < 0 || b.offset % use.align || b.offset + b.bytes > size.getInt())
+        if (b.offset < 0 || b.offset % use.align || b.offset + b.bytes > end)
           return refuse(op, "N8: has a buffer outside the function's shared memory");
         for (const SharedBuffer &other : live)
           if (overlap(b, other)) return refuse(op, "N8: has a buffer on another that is in use");

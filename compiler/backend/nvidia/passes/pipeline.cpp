@@ -132,7 +132,7 @@ bool isOnlyRead(Value argument, tt::FuncOp function) {
 void planBoxes(LoopPlan &plan, const Chip &chip, std::string &why) {
   constexpr int64_t kMostRows = 256; // of one copy
   if (!chip.has(Feature::BulkCopy) || !plan.wholeTiles) {
-    why = chip.has(Feature::BulkCopy) ? "tiles that wgmma does not read whole" : "the chip has no copies of boxes";
+    why = chip.has(Feature::BulkCopy) ? "tiles that no product reads whole" : "the chip has no copies of boxes";
     return;
   }
   std::optional<std::vector<Box>> boxes = boxesOf(plan.loop, plan.loads, why);

@@ -168,11 +168,13 @@ private:
   std::optional<DotPlan> byWarpGroups(tt::DotOp dot) {
     return planWarpGroups(dot, chip_, warps_, placeOf(dot.getA(), 1), placeOf(dot.getB(), 0));
   }
-  /// Whether the product may be under way while something else happens.
-  bool leavesSums(tt::DotOp dot) {
+  /// Whether the product may be under way while something else happens, its sums being those of the next turn's product alone.
+  bool mayStayOpen(tt::DotOp dot) {
     const std::optional<DotPlan> groups = byWarpGroups(dot);
     return groups && groups->leavesSums();
   }
+  /// Whether threads may compute with the sums of one turn while the next one's product is under way.
+  bool leavesSums(tt::DotOp dot) { return mayStayOpen(dot) && !byWarpGroups(dot)->traits().keepsSums; }
 
   /// The number of the iteration argument that the product's sums become, and nothing else.
   std::optional<unsigned> carriedAs(tt::DotOp dot) {
@@ -189,13 +191,15 @@ private:
   void planOpen(tt::DotOp dot) {
     const std::optional<unsigned> number = carriedAs(dot);
     if (!number || dot.getC() != plan_.loop.getRegionIterArg(*number) || !dot.getC().hasOneUse()) return;
-    if (!onlyLoadOf(dot.getA()) || !onlyLoadOf(dot.getB()) || !leavesSums(dot)) return;
+    if (!onlyLoadOf(dot.getA()) || !onlyLoadOf(dot.getB()) || !mayStayOpen(dot)) return;
     // What a block may have without taking another one's place on the multiprocessor. Beside its sums a thread wants
     // about as many registers; On an H200 products of 4096 in blocks
     // of 128 x 256 x 32 came to 571 TFLOP/s with 4 slots and to 743 with 6; in blocks of 128 x 128 x 64 to 542 with 3
     // slots, one of which an open product keeps, and to 671 where products are waited for.
     constexpr int64_t kOtherRegisters = 48;
-    constexpr int kEnoughSlots = 6, kFewestSlots = 4;
+    // Sums that are in no register would be moved in each turn else.
+    constexpr int kEnoughSlots = 6;
+    const int fewest = byWarpGroups(dot)->traits().keepsSums ? 3 : 4;
     const int64_t blocks = std::min(chip_.sharedPerSm / (plan_.slots * bytes_ + kSharedOfSystem),
                                     chip_.registersPerSm /
                                         (tensorOf(dot.getD()).getNumElements() + kOtherRegisters * 32 * warps_));
@@ -204,7 +208,7 @@ private:
     const int fitting = std::min(kEnoughSlots, int((room - kReserve) / bytes_));
     plan_.slots = std::min(std::max(plan_.slots, fitting), most_);
     plan_.ahead = plan_.slots - 1;
-    if (plan_.slots < kFewestSlots) return;
+    if (plan_.slots < fewest) return;
     plan_.ahead = plan_.slots - 2;
     plan_.open.push_back({dot, *number, {}, {}});
   }

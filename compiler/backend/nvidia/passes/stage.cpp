@@ -59,7 +59,7 @@ public:
     function_.walk([&](tt::DotOp dot) {
       if (dot.getType().getRank() == 2) dots.push_back(dot);
     });
-    if (chip_.has(Feature::Wgmma)) {
+    if (chip_.readsPanels()) {
       for (tt::DotOp dot : dots) planWarpGroups(dot, chip_, warps_) ? askTurned(dot) : ask(dot);
       if (kept_)
         for (tt::DotOp dot : dots) askKept(dot);

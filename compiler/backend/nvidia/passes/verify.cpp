@@ -303,7 +303,7 @@ private:
     auto readsFewer = [&](Operation *user) {
       tt::DotOp dot = dyn_cast<tt::DotOp>(user);
       const std::optional<DotPlan> plan = dot ? placedPlan(dot, chip_, warps_) : std::nullopt;
-      return plan && plan->kind == DotKind::Wgmma && !plan->isSplit() && ringOf(dot.getB()) == ring.getRing() && ringOf(dot.getA()) != ring.getRing() &&
+      return plan && plan->traits().byGroups && !plan->isSplit() && ringOf(dot.getB()) == ring.getRing() && ringOf(dot.getA()) != ring.getRing() &&
              plan->columnsRead() <= rows;
     };
     for (Operation *user : ring->getUsers()) {

@@ -54,6 +54,7 @@ inline std::vector<uint8_t> stored(const std::vector<float> &numbers, const Kern
 
 class Boxes : public ::testing::Test {
 protected:
+  explicit Boxes(std::string_view chip = "sm_90a") : chip_(*findChip(chip)) {}
   std::string textOf(const Kernel &k) {
     std::ifstream in(std::string(NESO_SOURCE_DIR "/compiler/backend/nvidia/test/boxes_") + (k.described ? "described" : "gemm") + ".ttir");
     std::stringstream text;
@@ -179,7 +180,7 @@ protected:
 
   std::unique_ptr<mlir::MLIRContext> context_ = makeTileContext();
   mlir::OwningOpRef<mlir::ModuleOp> module_;
-  const Chip &chip_ = *findChip("sm_90a");
+  const Chip &chip_;
   int64_t shared_ = 0;
   std::vector<uint8_t> a_, b_;
   std::vector<float> wanted_, got_;

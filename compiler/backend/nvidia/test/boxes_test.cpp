@@ -200,7 +200,7 @@ TEST_F(Boxes, OthersAreCopiedByThreads) {
   EXPECT_EQ(why(changed(gemm, "%18 = tt.splat %M", "%18 = tt.splat %K"), 4), "a remainder whose rows are stored");
   EXPECT_EQ(why(changed(gemm, "arith.cmpi slt, %48, %57", "arith.cmpi sle, %48, %57"), 4), "a remainder whose rows are stored");
   EXPECT_EQ(why(changed(gemm, "arith.remsi %17", "arith.divsi %17"), 4), "an address that is no sum of products");
-  EXPECT_EQ(why(gemm, 2), "tiles that wgmma does not read whole");
+  EXPECT_EQ(why(gemm, 2), "tiles that no product reads whole");
   // The border runs another way than the address.
   EXPECT_EQ(why(changed(gemm, "arith.subi %K, ", "arith.addi %K, "), 4), "an address that its mask does not follow");
 }

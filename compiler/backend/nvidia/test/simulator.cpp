@@ -3,6 +3,7 @@
 #include "backend/nvidia/test/simulator_barriers.h"
 #include "backend/nvidia/test/simulator_meetings.h"
 #include "backend/nvidia/test/simulator_memory.h"
+#include "backend/nvidia/test/simulator_tensor_memory.h"
 #include "backend/nvidia/test/simulator_values.h"
 
 #include <algorithm>
@@ -34,9 +35,8 @@ namespace {
 class Simulator {
 public:
   Simulator(llvm::Function &kernel, int threads, int64_t sharedBytes, const Schedule &schedule = {})
-      : kernel_(kernel), threads_(threads), schedule_(schedule), clocks_((threads + 31) / 32),
-        barriers_(clocks_, (threads + 31) / 32, [this](const std::string &why) { fail(why); }),
-        meetings_(threads, clocks_, barriers_, [this](const std::string &why) { fail(why); }), bytes_(size_t(sharedBytes)),
+      : kernel_(kernel), threads_(threads), schedule_(schedule), clocks_((threads + 31) / 32 + 1), barriers_(clocks_, (threads + 31) / 32 + 1, fail_),
+        meetings_(threads, clocks_, barriers_, fail_), tensorMemory_(clocks_, barriers_, (threads + 31) / 32, fail_), bytes_(size_t(sharedBytes)),
         copies_(size_t(threads)), stuck_(size_t(threads), -1), waited_(size_t(threads), false) {
     splitAtBarriers();
     for (Byte &byte : bytes_) byte.dirty = schedule.dirty;
@@ -64,12 +64,15 @@ public:
       if (steps > 100000) fail("too many steps");
       if (std::all_of(at.begin(), at.end(), [](llvm::BasicBlock *block) { return !block; })) {
         if (meetings_.isLeftOpen()) fail("threads have arrived at a barrier at which nobody waits");
+        if (tensorMemory_.isHeld()) fail("a block ends that has not given back its tensor memory");
         break;
       }
       if (llvm::BasicBlock *next = choose(at, position))
         runBlock(next, at, from);
       else if (const int copy = barriers_.underWay(); copy >= 0)
         arrive(copy);
+      else if (tensorMemory_.isUnderWay())
+        completeProduct();
       else if (llvm::BasicBlock *barrier = incompleteBarrier(at))
         runBlock(barrier, at, from);
       else
@@ -178,6 +181,7 @@ private:
     // A producer has met the others where all have.
     if (byte.written >= meetings_.epochOfAll() || (byte.read >= meetings_.epochOfAll() && byte.reader != kProducts)) fail("race: " + which + " is in use when its copy begins");
     if (byte.dirty || (byte.defined && !byte.fenced)) fail(which + " is written by a thread and copied to behind no fence");
+    if (clocks_.of(warp).back() < byte.multiplied) fail(which + " is copied to, and its thread does not know that the product that read it is complete");
     for (int product : byte.products) {
       if (product < 0) continue;
       const Product &read = products_[size_t(product)];
@@ -413,101 +417,18 @@ private:
       return Bits(all.begin() + first, all.begin() + first + lanes);
     }
     if (llvm::isa<llvm::BitCastInst>(op)) return bitcast(get(t, op.getOperand(0)), op.getOperand(0)->getType(), type);
-    if (llvm::CastInst *cast = llvm::dyn_cast<llvm::CastInst>(&op)) return castOf(*cast, get(t, op.getOperand(0)));
+    if (llvm::CastInst *cast = llvm::dyn_cast<llvm::CastInst>(&op)) return castOf(*cast, get(t, op.getOperand(0)), fail_);
     if (llvm::CmpInst *compare = llvm::dyn_cast<llvm::CmpInst>(&op))
-      return {compareOf(*compare, get(t, op.getOperand(0))[0], get(t, op.getOperand(1))[0])};
+      return {compareOf(*compare, get(t, op.getOperand(0))[0], get(t, op.getOperand(1))[0], fail_)};
     if (op.isBinaryOp()) {
       Bits x = get(t, op.getOperand(0)), y = get(t, op.getOperand(1)), result;
-      for (size_t i = 0; i < x.size(); ++i) result.push_back(binary(op, x[i], y[i]));
+      for (size_t i = 0; i < x.size(); ++i) result.push_back(binary(op, x[i], y[i], fail_));
       return result;
     }
     if (op.getOpcode() == llvm::Instruction::FNeg)
       return {fromDouble(-toDouble(get(t, op.getOperand(0))[0], type), type)};
     fail(std::string("unknown instruction ") + op.getOpcodeName());
     return Bits(countOf(type), 0);
-  }
-
-  static Bits bitcast(const Bits &from, llvm::Type *source, llvm::Type *target) {
-    unsigned in = widthOf(source), out = widthOf(target);
-    Bits result(countOf(target), 0);
-    for (size_t bit = 0; bit < from.size() * in; ++bit)
-      if (from[bit / in] >> (bit % in) & 1) result[bit / out] |= uint64_t(1) << (bit % out);
-    return result;
-  }
-  Bits castOf(llvm::CastInst &cast, const Bits &from) {
-    llvm::Type *source = cast.getSrcTy(), *target = cast.getDestTy();
-    Bits result;
-    for (uint64_t x : from) {
-      switch (cast.getOpcode()) {
-      case llvm::Instruction::ZExt:
-      case llvm::Instruction::Trunc:
-      case llvm::Instruction::IntToPtr:
-      case llvm::Instruction::PtrToInt: result.push_back(x & maskOf(widthOf(target))); break;
-      case llvm::Instruction::SExt:
-        result.push_back(uint64_t(signedOf(x, widthOf(source))) & maskOf(widthOf(target)));
-        break;
-      case llvm::Instruction::FPExt:
-      case llvm::Instruction::FPTrunc: result.push_back(fromDouble(toDouble(x, source), target)); break;
-      case llvm::Instruction::AddrSpaceCast: result.push_back(x); break;
-      default: fail("unknown cast"); result.push_back(0);
-      }
-    }
-    return result;
-  }
-  uint64_t compareOf(llvm::CmpInst &op, uint64_t x, uint64_t y) {
-    llvm::Type *type = op.getOperand(0)->getType();
-    unsigned width = widthOf(type);
-    int64_t sx = signedOf(x, width), sy = signedOf(y, width);
-    double fx = 0, fy = 0;
-    if (type->isFloatingPointTy()) fx = toDouble(x, type), fy = toDouble(y, type);
-    switch (op.getPredicate()) {
-    case llvm::CmpInst::ICMP_EQ: return x == y;
-    case llvm::CmpInst::ICMP_NE: return x != y;
-    case llvm::CmpInst::ICMP_ULT: return x < y;
-    case llvm::CmpInst::ICMP_ULE: return x <= y;
-    case llvm::CmpInst::ICMP_UGT: return x > y;
-    case llvm::CmpInst::ICMP_UGE: return x >= y;
-    case llvm::CmpInst::ICMP_SLT: return sx < sy;
-    case llvm::CmpInst::ICMP_SLE: return sx <= sy;
-    case llvm::CmpInst::ICMP_SGT: return sx > sy;
-    case llvm::CmpInst::ICMP_SGE: return sx >= sy;
-    case llvm::CmpInst::FCMP_UNO: return std::isnan(fx) || std::isnan(fy);
-    case llvm::CmpInst::FCMP_OLT: return fx < fy;
-    case llvm::CmpInst::FCMP_OGT: return fx > fy;
-    case llvm::CmpInst::FCMP_OEQ: return fx == fy;
-    default: fail("unknown comparison"); return 0;
-    }
-  }
-  uint64_t binary(llvm::Instruction &op, uint64_t x, uint64_t y) {
-    llvm::Type *type = op.getType();
-    unsigned width = widthOf(type);
-    if (type->isFPOrFPVectorTy()) {
-      double a = toDouble(x, type), b = toDouble(y, type);
-      switch (op.getOpcode()) {
-      case llvm::Instruction::FAdd: return fromDouble(a + b, type);
-      case llvm::Instruction::FSub: return fromDouble(a - b, type);
-      case llvm::Instruction::FMul: return fromDouble(a * b, type);
-      case llvm::Instruction::FDiv: return fromDouble(a / b, type);
-      default: fail("unknown float operation"); return 0;
-      }
-    }
-    uint64_t mask = maskOf(width);
-    switch (op.getOpcode()) {
-    case llvm::Instruction::Add: return (x + y) & mask;
-    case llvm::Instruction::Sub: return (x - y) & mask;
-    case llvm::Instruction::Mul: return (x * y) & mask;
-    case llvm::Instruction::SDiv: return y ? uint64_t(signedOf(x, width) / signedOf(y, width)) & mask : 0;
-    case llvm::Instruction::SRem: return y ? uint64_t(signedOf(x, width) % signedOf(y, width)) & mask : 0;
-    case llvm::Instruction::UDiv: return y ? x / y : 0;
-    case llvm::Instruction::URem: return y ? x % y : 0;
-    case llvm::Instruction::And: return x & y;
-    case llvm::Instruction::Or: return x | y;
-    case llvm::Instruction::Xor: return x ^ y;
-    case llvm::Instruction::Shl: return y < width ? (x << y) & mask : 0;
-    case llvm::Instruction::LShr: return y < width ? x >> y : 0;
-    case llvm::Instruction::AShr: return uint64_t(signedOf(x, width) >> std::min<uint64_t>(y, width - 1)) & mask;
-    default: fail(std::string("unknown operation ") + op.getOpcodeName()); return 0;
-    }
   }
 
   // ---- intrinsics
@@ -653,21 +574,6 @@ private:
     }
   }
 
-  static double element(uint64_t bits, const std::string &kind) {
-    if (kind == "f64") return std::bit_cast<double>(bits);
-    if (kind == "bf16") return double(std::bit_cast<float>(uint32_t(bits) << 16));
-    if (kind == "tf32") return double(std::bit_cast<float>(uint32_t(bits) & 0xffffe000u));
-    if (kind == "s8") return double(int8_t(bits));
-    if (kind == "u8") return double(uint8_t(bits));
-    const llvm::fltSemantics &semantics = kind == "f16"    ? llvm::APFloat::IEEEhalf()
-                                          : kind == "e4m3" ? llvm::APFloat::Float8E4M3FN()
-                                                           : llvm::APFloat::Float8E5M2();
-    llvm::APFloat value(semantics, llvm::APInt(llvm::APFloat::getSizeInBits(semantics), bits));
-    bool lost;
-    value.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lost);
-    return value.convertToDouble();
-  }
-
   /// m16n8kK. With g = lane / 4 and q = lane % 4, and w elements a 32-bit register: A register r has row g + 8 (r & 1)
   /// and columns w q + 0 … w-1, + K/2 when r & 2; B register r has column g and rows w q + …, + K/2 when r & 1;
   /// accumulator c has row g + 8 (c >> 1) and column 2 q + (c & 1). An element of f64 is a register by itself, and k is 8;
@@ -700,11 +606,11 @@ private:
         for (int r = 0; r < inA; ++r)
           for (int i = 0; i < perWord; ++i)
             a[size_t((g + 8 * (r & 1)) * k + perWord * q + i + (r >> 1) * k / 2)] =
-                element(word(warp + lane, r) >> (bits * i) & maskOf(unsigned(bits)), kindA);
+                operandElement(word(warp + lane, r) >> (bits * i) & maskOf(unsigned(bits)), kindA);
         for (int r = 0; r < inB; ++r)
           for (int i = 0; i < perWord; ++i)
             b[size_t(g * k + perWord * q + i + r * k / 2)] =
-                element(word(warp + lane, inA + r) >> (bits * i) & maskOf(unsigned(bits)), kindB);
+                operandElement(word(warp + lane, inA + r) >> (bits * i) & maskOf(unsigned(bits)), kindB);
       }
       for (int lane = 0; lane < 32; ++lane) {
         Bits result;
@@ -770,7 +676,7 @@ private:
     for (int t : active_) {
       int64_t product = 0;
       for (llvm::Value *operand : op.operands()) product = std::max(product, underWayOf(t, operand));
-      if (product && !passes) return fail("a sum of wgmma is used before its wait");
+      if (product && !passes) return fail("a sum is used before its wait");
       underWay(t, &op) = product;
     }
   }
@@ -801,6 +707,8 @@ private:
       copyBox(call);
     } else if (int size = 0; std::sscanf(text.c_str(), "cp.async.c%*c.shared.global [$0], [$1], %d, $2;", &size) == 1) {
       copyWords(call, size_t(size));
+    } else if (text.find("tcgen05") != std::string::npos) {
+      useTensorMemory(call, text);
     } else if (text.find("mbarrier") != std::string::npos) {
       useBarriers(call, text);
     } else if (text.find("wgmma.mma_async") != std::string::npos) {
@@ -854,34 +762,31 @@ private:
     }
   }
 
-  /// Where the descriptor puts an element. turned: M or N runs along the rows of a panel, else K.
-  static uint64_t placeOf(uint64_t descriptor, bool turned, uint64_t at, uint64_t k, uint64_t bytes) {
-    uint64_t begin = (descriptor & 0x3fff) << 4, leading = (descriptor >> 16 & 0x3fff) << 4,
-             stride = (descriptor >> 32 & 0x3fff) << 4, mode = descriptor >> 62;
-    uint64_t span = mode == 1 ? 128 : mode == 2 ? 64 : 32;
-    uint64_t place = turned ? begin + at * bytes / span * leading + at * bytes % span + k / 8 * stride + k % 8 * span
-                            : begin + at / 8 * stride + at % 8 * span + k * bytes;
-    return permuted(place, span);
-  }
-
-  double readForGroup(int number, uint64_t at, uint64_t bytes, const std::string &kind) {
-    Group &group = groups_[number];
+  /// An element that a product reads by itself; `read` is told each byte, and says whether its copy has been waited for.
+  template <class Read> double readByProduct(uint64_t at, uint64_t bytes, const std::string &kind, Read read) {
     uint64_t bits = 0;
     for (uint64_t i = 0; i < bytes; ++i) {
-      if (at + i >= bytes_.size()) return fail("wgmma reads outside of the buffer"), 0;
+      if (at + i >= bytes_.size()) return fail("a product reads outside of the buffer"), 0;
       Byte &byte = bytes_[at + i];
-      if (!byte.defined) fail("wgmma reads byte " + std::to_string(at + i) + ", which nobody wrote");
-      if (byte.written == meetings_.epoch()) fail("race: wgmma reads byte " + std::to_string(at + i) + " behind no barrier");
-      if (!byte.fenced) fail("wgmma reads byte " + std::to_string(at + i) + " behind no fence");
-      if (byte.coming) fail("wgmma reads byte " + std::to_string(at + i) + " while it is copied to");
-      if (!hasSeen(number, byte)) fail("wgmma reads byte " + std::to_string(at + i) + " behind no wait for its copy");
+      const std::string which = "a product reads byte " + std::to_string(at + i);
+      if (!byte.defined) fail(which + ", which nobody wrote");
+      if (byte.written == meetings_.epoch()) fail("race: " + which + " behind no barrier");
+      if (!byte.fenced) fail(which + " behind no fence");
+      if (byte.coming) fail(which + " while it is copied to");
       byte.reader = kProducts, byte.read = meetings_.epoch();
-      byte.products[size_t(number)] = group.products.back();
       ++byte.open;
-      group.reads.push_back(at + i);
+      if (!read(at + i, byte)) fail(which + " behind no wait for its copy");
       bits |= uint64_t(byte.value) << (8 * i);
     }
-    return element(bits, kind);
+    return operandElement(bits, kind);
+  }
+  double readForGroup(int number, uint64_t at, uint64_t bytes, const std::string &kind) {
+    Group &group = groups_[number];
+    return readByProduct(at, bytes, kind, [&](uint64_t place, Byte &byte) {
+      byte.products[size_t(number)] = group.products.back();
+      group.reads.push_back(place);
+      return hasSeen(number, byte);
+    });
   }
 
   /// A in registers: register i of lane l of the row's warp has row l / 4, + 8 when i & 1, and the 4 bytes behind byte
@@ -892,7 +797,7 @@ private:
     const unsigned i = unsigned(row % 16 / 8) + 2 * unsigned(byte / 16);
     if (underWayOf(thread, call.getArgOperand(operand + i))) fail("wgmma multiplies sums that are under way");
     const uint64_t word = get(thread, call.getArgOperand(operand + i))[0];
-    return element(word >> (byte % 4 * 8) & maskOf(unsigned(8 * bytes)), kind);
+    return operandElement(word >> (byte % 4 * 8) & maskOf(unsigned(8 * bytes)), kind);
   }
 
   /// m64nNk(32 bytes): warp w has rows 16 w …; its lane l row l / 4 and that + 8, and in each 8 columns 2 (l % 4), + 1.
@@ -949,12 +854,107 @@ private:
     outcome_.mmas += 4;
   }
 
+  // ---- tcgen05
+
+  /// Of one thread: 128 rows and 32 bytes of K.
+  void multiplyInTensorMemory(llvm::CallInst &call, const std::string &kind, int thread) {
+    auto word = [&](unsigned i) { return get(thread, call.getArgOperand(i))[0]; };
+    const TensorProduct product = TensorMemory::decode(uint32_t(word(3)), kind);
+    if (product.rows == 0) return fail("no product that tcgen05 has");
+    const uint64_t bytes = kind == "f16" ? 2 : kind == "tf32" ? 4 : 1;
+    const int k = int(32 / bytes), warp = thread / 32;
+    auto operand = [&](uint64_t descriptor, bool turned, int rows, const std::string &type) {
+      if ((descriptor >> 46 & 7) != 1 || (descriptor >> 49 & 0xfff) != 0) fail("no descriptor of tcgen05");
+      if (turned && bytes != 2) fail("elements that cannot be turned");
+      std::vector<double> out;
+      for (int row = 0; row < rows; ++row)
+        for (int i = 0; i < k; ++i)
+          out.push_back(readByProduct(placeOf(descriptor, turned, uint64_t(row), uint64_t(i), bytes), bytes, type, [&](uint64_t at, const Byte &byte) {
+            tensorMemory_.reads(at);
+            return byte.copy < 0 || barriers_.hasSeen(warp, byte.copy);
+          }));
+      return out;
+    };
+    const std::vector<double> a = operand(word(1), product.turnedA, product.rows, product.kindA), b = operand(word(2), product.turnedB, product.columns, product.kindB);
+    for (int row = 0; row < product.rows; ++row)
+      for (int column = 0; column < product.columns; ++column) {
+        double sum = 0;
+        for (int i = 0; i < k; ++i) sum += a[size_t(row * k + i)] * b[size_t(column * k + i)];
+        tensorMemory_.add(uint32_t(word(0)), row, column, sum, product.integers, warp);
+      }
+    ++outcome_.mmas;
+  }
+  void completeProduct() {
+    auto [read, time] = tensorMemory_.complete();
+    // They were read until now: who overwrites them needs a barrier from here on, or knows that the product is complete.
+    for (uint64_t at : read) --bytes_[at].open, bytes_[at].reader = kProducts, bytes_[at].read = meetings_.epoch(), bytes_[at].multiplied = time;
+  }
+  /// The warps at hand, each complete.
+  std::vector<int> warpsComplete() {
+    std::map<int, int> count;
+    for (int t : active_) ++count[t / 32];
+    std::vector<int> warps;
+    for (auto [warp, threads] : count) {
+      if (threads != 32) fail("a warp is not complete");
+      warps.push_back(warp);
+    }
+    return warps;
+  }
+  void useTensorMemory(llvm::CallInst &call, const std::string &text) {
+    int columns = 0, count = 0;
+    char kind[16] = {};
+    auto word = [&](int t, unsigned i) { return get(t, call.getArgOperand(i))[0]; };
+    const int first = active_.front();
+    if (std::sscanf(text.c_str(), "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [$0], %d;", &columns) == 1) {
+      if (warpsComplete().size() != 1) fail("more than one warp takes tensor memory");
+      storeBytes(first, word(first, 0), tensorMemory_.allocate(columns, first / 32), 4, true);
+    } else if (std::sscanf(text.c_str(), "tcgen05.dealloc.cta_group::1.sync.aligned.b32 $0, %d;", &columns) == 1) {
+      for (int warp : warpsComplete()) tensorMemory_.giveBack(uint32_t(word(32 * warp, 0)), columns, warp);
+    } else if (std::sscanf(text.c_str(), "tcgen05.st.sync.aligned.32x32b.x%d.b32", &count) == 1) {
+      warpsComplete();
+      for (int t : active_) {
+        Bits values;
+        for (unsigned i = 1; i <= unsigned(count); ++i) values.push_back(word(t, i));
+        tensorMemory_.store(t, uint32_t(word(t, 0)), values);
+      }
+    } else if (std::sscanf(text.c_str(), "tcgen05.ld.sync.aligned.32x32b.x%d.b32", &count) == 1) {
+      warpsComplete();
+      for (int t : active_) {
+        value(t, &call) = tensorMemory_.load(t, uint32_t(word(t, 0)), size_t(count));
+        underWay(t, &call) = INT_MAX;
+      }
+    } else if (text == "tcgen05.wait::st.sync.aligned;") {
+      for (int warp : warpsComplete()) tensorMemory_.waitForStores(warp);
+    } else if (text == "tcgen05.wait::ld.sync.aligned;") {
+      for (int warp : warpsComplete()) tensorMemory_.waitForLoads(warp);
+      for (int t : active_) {
+        Bits values;
+        for (llvm::Value *argument : call.args()) values.push_back(get(t, argument)[0]);
+        value(t, &call) = values;
+      }
+    } else if (std::sscanf(text.c_str(), "{ .reg .pred p; setp.ne.b32 p, 1, 0; tcgen05.mma.cta_group::1.kind::%15[a-z0-9] [$0], $1, $2, $3, p; }", kind) == 1) {
+      if (active_.size() != 1) fail("more than one thread begins a product");
+      multiplyInTensorMemory(call, kind, first);
+    } else if (text == "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [$0];") {
+      tensorMemory_.commit(word(first, 0), first / 32);
+      if (schedule_.early) completeProduct();
+    } else if (text == "tcgen05.fence::before_thread_sync;") {
+      for (int warp : warpsComplete()) tensorMemory_.fenceBefore(warp);
+    } else if (text == "tcgen05.fence::after_thread_sync;") {
+      for (int warp : warpsComplete()) tensorMemory_.fenceAfter(warp);
+    } else if (text != "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;") {
+      fail("unknown inline assembly " + text);
+    }
+  }
+
   llvm::Function &kernel_;
   int threads_;
   Schedule schedule_;
+  const Fail fail_ = [this](const std::string &why) { fail(why); };
   Clocks clocks_;
   Barriers barriers_;
   Meetings meetings_;
+  TensorMemory tensorMemory_;
   std::vector<Product> products_;
   std::map<int, Group> groups_;
   std::vector<Byte> bytes_;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/nvidia/test/simulator.h"
+#include "backend/nvidia/test/simulator_values.h"
 
 namespace neso::nvidia::test {
 
@@ -43,9 +44,6 @@ struct MachineCopy {
   std::vector<std::pair<uint64_t, uint8_t>> bytes;
   bool arrived = false;
 };
-
-/// Where rows of `span` bytes are permuted: bits 7 to 9 of the address into 4 to 6, fewer for shorter spans.
-inline uint64_t permuted(uint64_t place, uint64_t span) { return place ^ (place >> 7 & (span / 16 - 1)) << 4; }
 
 /// The box whose first element is at (row, column), as it is copied to shared memory; zeros lie outside of the tensor.
 inline MachineCopy boxAt(const TensorMap &map, int64_t plane, int64_t row, int64_t column, uint64_t to, uint64_t barrier) {
@@ -83,6 +81,7 @@ public:
   void showMachine() {
     for (auto &[at, barrier] : all_) barrier.forMachine = true;
   }
+  bool isForMachine(uint64_t at) const { return all_.count(at) && all_.at(at).forMachine; }
   void arrive(uint64_t at, int64_t bytes, int warp) {
     Barrier *barrier = find(at, warp);
     if (!barrier) return;

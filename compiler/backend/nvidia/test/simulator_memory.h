@@ -20,6 +20,7 @@ struct Byte {
   int written = -1, read = -1; // epochs
   int copy = -1;               // of the machine that its value comes from
   bool coming = false;         // another one is under way
+  int multiplied = 0;          // when the last product by tcgen05 that read it was complete
   std::array<int, 4> products{-1, -1, -1, -1}; // by group, the last one that read it
 };
 /// A product, or several that were committed together.

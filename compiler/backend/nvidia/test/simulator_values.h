@@ -2,10 +2,13 @@
 #pragma once
 #include <bit>
 #include <cstdint>
+#include <functional>
+#include <string>
 
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/IR/DerivedTypes.h"
+#include "llvm/IR/InstrTypes.h"
 
 namespace neso::nvidia::test {
 
@@ -44,5 +47,21 @@ inline uint64_t fromDouble(double x, llvm::Type *type) {
   value.convert(type->getFltSemantics(), llvm::APFloat::rmNearestTiesToEven, &lost);
   return value.bitcastToAPInt().getZExtValue();
 }
+
+/// Takes why a program cannot go on.
+using Fail = std::function<void(const std::string &)>;
+
+Bits bitcast(const Bits &from, llvm::Type *source, llvm::Type *target);
+Bits castOf(llvm::CastInst &cast, const Bits &from, const Fail &fail);
+uint64_t compareOf(llvm::CmpInst &op, uint64_t x, uint64_t y, const Fail &fail);
+/// Of an operation on two numbers.
+uint64_t binary(llvm::Instruction &op, uint64_t x, uint64_t y, const Fail &fail);
+
+/// Of an operand of tensor cores, of a kind as instructions name it.
+double operandElement(uint64_t bits, const std::string &kind);
+/// Where rows of `span` bytes are permuted: bits 7 to 9 of the address into 4 to 6, fewer for shorter spans.
+inline uint64_t permuted(uint64_t place, uint64_t span) { return place ^ (place >> 7 & (span / 16 - 1)) << 4; }
+/// Where the descriptor of an operand in shared memory puts an element. turned: M or N runs along the rows of a panel, else K.
+uint64_t placeOf(uint64_t descriptor, bool turned, uint64_t at, uint64_t k, uint64_t bytes);
 
 } // namespace neso::nvidia::test
