@@ -218,9 +218,12 @@ def batch_norm_gradient(train):
     return run
 
 
-def attention_gradient(causal, masked=False, **rest):
+def attention_gradient(causal, masked=False, empty=False, **rest):
+    """empty: each third query has no key, as those of padding."""
     def run(q, k, v, m):
         mask = m if masked else None
+        if empty:
+            mask = m.masked_fill((torch.arange(m.shape[-2]) % 3 == 0)[:, None], float("-inf"))
         y, lse = aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, attn_mask=mask, **rest)
         return aten._scaled_dot_product_flash_attention_for_cpu_backward(y.cos(), q, k, v, y, lse, 0.0, causal, attn_mask=mask, **rest)
     return run
@@ -239,6 +242,12 @@ def layer_gradients():
         c("weight_norm", lambda v, g: aten._weight_norm_interface_backward(v.cos(), v, g, aten._weight_norm_interface(v, g, 0)[1], 0), "f32 5x3x4", "f32 5x1x1"),
         c("attention", attention_gradient(False), *heads), c("attention_causal", attention_gradient(True), "f32 2x3x7x8", "f32 2x3x7x8", "f32 2x3x7x8", "f32 7x7"),
         c("attention_mask", attention_gradient(False, masked=True, scale=0.3), *heads),
+        c("attention_empty", attention_gradient(False, empty=True), *heads), c("attention_empty_shared", attention_gradient(False, empty=True), "f32 2x6x7x8", "f32 2x2x9x8", "f32 2x2x9x8", "f32 7x9"),
+        # Heads of queries that share a head of keys.
+        c("attention_shared", attention_gradient(False), "f32 2x6x7x8", "f32 2x2x9x8", "f32 2x2x9x8", "f32 7x9"),
+        c("attention_shared_causal", attention_gradient(True), "f32 2x4x7x8", "f32 2x1x7x8", "f32 2x1x7x8", "f32 7x7", dynamic=({0: (b := torch.export.Dim("batch", min=2, max=8))}, {0: b}, {0: b}, None),
+          more=[("f32 3x4x7x8", "f32 3x1x7x8", "f32 3x1x7x8", "f32 7x7")]),
+        c("attention_shared_mask", attention_gradient(False, masked=True), "f32 2x6x5x8", "f32 2x3x4x8", "f32 2x3x4x8", "f32 2x6x5x4"),
     ]
 
 
@@ -272,6 +281,114 @@ def view_gradients():
     ]
 
 
+def pair_gradient(p):
+    return lambda x: aten._pdist_backward((d := aten._pdist_forward(x, p)).cos(), x, p, d)
+
+
+def bag_gradient(mode, padding=-1, last=False, frequent=False):
+    """Gradients of an embedding bag's rows, and of its factors where it has some, as a training graph calls for them."""
+    def run(w, index, offsets, factors=None):
+        y, bags, sizes, most = aten._embedding_bag(w, index, offsets, False, mode, False, factors, last, padding)
+        grads = [aten._embedding_bag_backward(y.cos(), index, offsets, bags, sizes, most, w.shape[0], frequent, mode, False, factors, padding)]
+        return grads if factors is None else grads + [aten._embedding_bag_per_sample_weights_backward(y.cos(), w, index, offsets, bags, mode, padding)]
+    return run
+
+
+def segment_gradient(reduce, axis=0, offsets=False, **rest):
+    def run(x, at):
+        x = torch.cat([x, x.narrow(axis, 0, 1) * 0], axis) if reduce == "prod" else x.round(decimals=1)
+        how = {"offsets" if offsets else "lengths": at}
+        y = aten.segment_reduce(x, reduce, axis=axis, unsafe=True, **how, **rest)
+        return aten._segment_reduce_backward(y.cos(), y, x, reduce, axis=axis, **how, **rest)
+    return run
+
+
+def collected_gradients():
+    rows, bags = "f32 9x4", (torch.tensor([3, 1, 8, 3, 3, 0, 5]), torch.tensor([0, 2, 2, 6]))
+    lengths, offsets = torch.tensor([2, 0, 3, 1]), torch.tensor([0, 2, 2, 6])
+    n, mask = torch.export.Dim("rows", min=2, max=32), lambda *shape: torch.arange(torch.tensor(shape).prod()).reshape(shape) % 3 == 1
+    return [
+        *(c(f"bag_{name}", bag_gradient(mode), rows, *bags) for mode, name in enumerate(("sum", "mean", "max"))), c("bag_padding", bag_gradient(0, padding=3), rows, *bags),
+        c("bag_last", bag_gradient(1, last=True), rows, bags[0], torch.tensor([0, 2, 2, 7])), c("bag_frequent", bag_gradient(0, frequent=True), rows, *bags),
+        c("bag_factors", bag_gradient(0), rows, *bags, "f32 7"), c("bag_factors_padding", bag_gradient(0, padding=3), rows, *bags, "f32 7"),
+        c("bag_dynamic", bag_gradient(0), rows, *bags, "f32 7", dynamic=(None, {0: n}, None, {0: n}), more=[(rows, torch.tensor([4, 4, 0, 7, 6, 2, 1, 5, 8]), bags[1], "f32 9")]),
+        c("masked_scatter", lambda g, m: aten.masked_scatter_backward(g, m, [7]), "f32 4x5", mask(4, 5)), c("masked_scatter_rest", lambda g, m: aten.masked_scatter_backward(g, m, [3, 4]), "f32 4x5", mask(4, 5)),
+        c("masked_scatter_rows", lambda g, m: aten.masked_scatter_backward(g, m.expand(4, 5), [2, 5]), "bf16 4x5", torch.tensor([[True], [False], [False], [True]])),
+        *(c(f"segments_{r}", segment_gradient(r), "f32 7x3", lengths) for r in ("sum", "mean", "max", "min")), c("segments_prod", segment_gradient("prod", initial=2), "f32 5x3", lengths),
+        c("segments_offsets", segment_gradient("mean", offsets=True), "f32 6x3", offsets), c("segments_axis", segment_gradient("max", axis=1), "f32 2x6x3", torch.stack([lengths, lengths.flip(0)])),
+        *(c(f"pairs_{str(p).replace('.', 'p')}", pair_gradient(p), "f32 6x3") for p in (0.0, 1.0, 1.5, 2.0, 3.0, float("inf"))),
+        c("pairs_equal", lambda x: pair_gradient(2.0)(torch.cat([x, x])), "f32 3x2"), c("pairs_f64", pair_gradient(2.0), "f64 4x2"),
+    ]
+
+
+def observed(bits, channels=False, symmetric=False, axis=0, count=1, observe=1, quantise=1, start=None):
+    """A fake quantisation whose range follows its input; in training it stands in front of each layer."""
+    least, most = bits
+
+    def run(x):
+        low, high = (torch.full((count,), v) for v in (start or (float("inf"), float("-inf"))))
+        if not channels:
+            low, high = low.reshape(()), high.reshape(())
+        scale, zero = torch.ones(count), torch.zeros(count, dtype=torch.int32)
+        state, rest = (low, high, scale, zero), (0.3, least, most, axis, channels, symmetric)
+        first = torch.fused_moving_avg_obs_fake_quant(x, torch.tensor([observe]), torch.tensor([quantise]), *state, *rest)
+        second, mask = aten._fused_moving_avg_obs_fq_helper(x * 0.7 + 0.2, torch.tensor([observe]), torch.tensor([quantise]), *state, *rest)
+        return first, second, mask, *state
+    return run
+
+
+def fused_step(name, *numbers, states, overflow=None, scale=None, steps=True, rate=0.05, dtype=torch.float32, **more):
+    """A step of an optimiser over all parameters, twice: their lists are written in place."""
+    def run(p, q, g, h):
+        x = lambda *ts: [t.clone().to(dtype) for t in ts]
+        params, grads = x(p, q), x(g, h)
+        lists = [x(g.square() + 0.1, h.square() + 0.1) if used else [] for used in states]
+        counts = [[torch.tensor(3.0), torch.tensor(3.0)]] if steps else []
+        for _ in range(2):
+            getattr(aten, f"_fused_{name}_")(params, grads, *lists, *counts, lr=rate, grad_scale=scale, found_inf=overflow, **more)
+        return params, grads, *lists
+    return run
+
+
+def optimisers():
+    adam, two = dict(states=(1, 1, 0), beta1=0.9, beta2=0.99, weight_decay=0.1, eps=1e-8, amsgrad=False, maximize=False), ("f32 3x4", "f32 5", "f32 3x4", "f32 5")
+    sgd, grad = dict(states=(1,), steps=False, momentum=0.9, weight_decay=0.1, dampening=0.0, nesterov=False, maximize=False, is_first_step=False), dict(states=(1,), lr_decay=0.1, weight_decay=0.1, eps=1e-8, maximize=False)
+    once = lambda name, run: c(name, run, *two, raw_only="torch does not decompose it, nor with a list that is empty")
+    return [
+        once("adam", fused_step("adam", **adam)), once("adamw", fused_step("adamw", **adam | dict(beta1=0.3))), once("adamw_rate", fused_step("adamw", **adam, rate=torch.tensor(0.05))),
+        c("adam_greatest", fused_step("adam", **adam | dict(states=(1, 1, 1), amsgrad=True, maximize=True)), *two), once("adamw_bf16", fused_step("adamw", **adam, dtype=torch.bfloat16)),
+        once("adam_scaled", fused_step("adam", **adam, scale=torch.tensor(4.0), overflow=torch.tensor(0.0))), once("adam_overflow", fused_step("adam", **adam, scale=torch.tensor(4.0), overflow=torch.tensor(1.0))),
+        once("sgd", fused_step("sgd", **sgd)), once("sgd_nesterov", fused_step("sgd", **sgd | dict(nesterov=True, maximize=True, weight_decay=0.0))), once("sgd_first", fused_step("sgd", **sgd | dict(is_first_step=True, dampening=0.2))),
+        once("sgd_plain", fused_step("sgd", **sgd | dict(states=(0,), momentum=0.0))), once("adagrad", fused_step("adagrad", **grad)), once("adagrad_maximise", fused_step("adagrad", **grad | dict(maximize=True, lr_decay=0.0))),
+    ]
+
+
+TWICE = "the other form is that of the cases beside it"
+
+
+def observers():
+    byte, signed = (0, 255), (-128, 127)
+    x, w = "f32 3x4x5", "f32 6x4x3"
+    return [
+        c("tensor", observed(byte), x), c("tensor_signed", observed(signed, symmetric=True, start=(-0.25, 0.5)), x), c("channels", observed(signed, True, True, count=6), w),
+        c("channels_uneven", observed(byte, True, count=6), w, raw_only=TWICE), c("frozen", observed(signed, True, True, count=6, observe=0, start=(-1.0, 0.75)), w, raw_only=TWICE),
+        c("off", observed(byte, quantise=0, start=(-1.0, 1.0)), x, raw_only=TWICE), c("one_side", lambda v: observed((0, 127))(v.abs() + 1), x, raw_only=TWICE),
+        c("small", lambda v: observed(byte)(v * 1e-3), x, raw_only=TWICE), c("zeros", lambda v: observed(byte)(v * 0), x, raw_only=TWICE),
+    ]
+
+
+def lanczos():
+    """Images resampled by a windowed sinc."""
+    image = lambda *size, **more: lambda x: torch.nn.functional.interpolate(x, size, mode="lanczos", antialias=True, **more)
+    n = torch.export.Dim("rows", min=4, max=64)
+    return [
+        c("smaller", image(4, 3), "f32 1x2x11x7"), c("larger", image(9, 11), "f32 2x1x5x4"), c("f64", image(3, 9), "f64 1x2x7x5"), c("bytes", image(6, 9), "u8 1x2x11x7 <256"),
+        c("factors", lambda x: torch.nn.functional.interpolate(x, scale_factor=(0.45, 1.7), mode="lanczos", antialias=True), "f32 1x2x11x7"),
+        c("any_size", image(5, 6), "f32 1x1x9x7", dynamic=({2: n},), more=[("f32 1x1x31x7",), ("f32 1x1x5x7",)]),
+        c("gradient", antialiased_gradient("_upsample_lanczos2d_aa", 3, 9), "f32 1x2x7x5"),
+    ]
+
+
 def framed(more, **rest):
     """A signal from its own frames, by a window that leaves no sample without weight."""
     def run(x, w):
@@ -298,4 +415,4 @@ def other_names():
 
 
 def groups():
-    return {"view_gradients": view_gradients(), "other_names": other_names(), "derivatives": derivatives(), "layer_gradients": layer_gradients(), "gradients": gradients(), "of_lists": of_lists(), "in_grids": in_grids(), "image_gradients": image_gradients()}
+    return {"collected_gradients": collected_gradients(), "observers": observers(), "lanczos": lanczos(), "optimisers": optimisers(), "view_gradients": view_gradients(), "other_names": other_names(), "derivatives": derivatives(), "layer_gradients": layer_gradients(), "gradients": gradients(), "of_lists": of_lists(), "in_grids": in_grids(), "image_gradients": image_gradients()}

@@ -18,6 +18,11 @@ struct Besides {
   bool emptyIsNan = false; // what a row without any key gives, instead of zeros
 };
 
+Tensor zeroWithoutKeys(const Tensor &p, const Tensor &scores) {
+  const Tensor most[] = {p, amax(scores, {-1}, true)};
+  return pointwise(most, p.dtype(), p.dtype(), [](std::span<const Val> v) { return where(v[1] <= num(v[1], -HUGE_VAL), num(v[0], 0), v[0]); });
+}
+
 /// The written-out form, for what the node does not do.
 static Tensor attentionByProducts(const Tensor &q, const Tensor &k, const Tensor &v, const Tensor &mask, bool causal,
                                   double scale, DType out, const Besides &besides) {
@@ -38,11 +43,7 @@ static Tensor attentionByProducts(const Tensor &q, const Tensor &k, const Tensor
   scores.realize();
   if (besides.logSumExp) *besides.logSumExp = logsumexp(scores, {-1});
   Tensor p = softmax(scores, -1, acc, false);
-  if (!besides.emptyIsNan) {
-    // A row without any key gives zeros; one with scores that are no numbers does not.
-    Tensor most[] = {p, amax(scores, {-1}, true)};
-    p = pointwise(most, acc, acc, [](std::span<const Val> v) { return where(v[1] <= num(v[1], -HUGE_VAL), num(v[0], 0), v[0]); });
-  }
+  if (!besides.emptyIsNan) p = zeroWithoutKeys(p, scores);
   p = cast(p, v.dtype());
   if (besides.drop) p = besides.drop(p);
   if (besides.weights) *besides.weights = p;

@@ -1,4 +1,4 @@
-// Lowering of attention that was recognised in written-out form.
+// Lowering of attention that was recognised in written-out form, and what its forms share.
 #pragma once
 #include <functional>
 
@@ -11,5 +11,8 @@ namespace neso::lower {
 /// `outSizes`, the sizes of the second product's result.
 Tensor matchedAttention(const AttentionMatch &match, const std::function<Tensor(graph::ValueId)> &value,
                         const Sizes &outSizes);
+
+/// p, the softmax of scores along the last dim, with zeros in rows without any key (all scores -inf); one with scores that are no numbers keeps them.
+Tensor zeroWithoutKeys(const Tensor &p, const Tensor &scores);
 
 } // namespace neso::lower

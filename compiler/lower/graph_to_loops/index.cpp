@@ -430,6 +430,35 @@ static Tensors maskedScatter(OpCall &o) {
   return {reshape(r, sizes)};
 }
 
+/// Of a masked scatter's source: the gradients of the elements that were taken, one behind the other; what no element took has none.
+static Tensors maskedScatterGradient(OpCall &o) {
+  const Tensor g = o.t("grad_output"), gm[] = {g, o.t("mask")};
+  const Sizes sizes = broadcastSizes(gm);
+  const Tensor flat = flatten(broadcastTo(g, sizes)), m = flatten(broadcastTo(cast(gm[1], DType::Bool), sizes)).reused();
+  const Tensor rank = o.ctx.scan(loops::ScanKind::Sum, DType::I64, m.sizes(), 0, false, [m](BodyBuilder &b, const Index &i) { return b.cast(m.at(b, i), DType::I64); });
+  Expr n = 1;
+  for (Expr size : o.out().sizes) n = n * size;
+  const DType type = g.dtype();
+  const Strided w = o.ctx.allocate(type, {n});
+  o.ctx.store(full(o.ctx, {n}, type, 0), w);
+  o.ctx.scatter(
+      m.sizes(),
+      [&](BodyBuilder &b, const Index &i) {
+        const Val take = m.at(b, i);
+        Index at;
+        const Val value = b.masked(
+            take,
+            [&] {
+              at = {b.indirect(rank.at(b, i) - 1.0, n, false, true)};
+              return flat.at(b, i);
+            },
+            b.constant(computeType(type), 0));
+        return Lowering::ScatterItem{at, value, take};
+      },
+      w, type, StoreMode::Set);
+  return {reshape(Tensor::strided(o.ctx, type, {n}, w), o.out().sizes)};
+}
+
 static Tensors embeddingOp(OpCall &o) {
   Tensor w = source(o.t("weight")), index = o.t("indices");
   index.reused();
@@ -444,6 +473,22 @@ static Tensors embeddingOp(OpCall &o) {
   })};
 }
 
+/// The bag of each of n indices.
+static Tensor bagOfEach(OpCall &o, const Tensor &offsets, Expr bags, Expr n, DType type) {
+  return Tensor::lazy(o.ctx, type, {n}, [=](BodyBuilder &b, const Index &i) {
+    const Val behind = bisect(b, [&](Expr at) { return b.cast(offsets.at(b, {at}), DType::I64); }, bags, b.index(i[0]), true);
+    return b.cast(behind - num(behind, 1), type);
+  });
+}
+
+/// The same as an operator of gradients is told it, by the forward operator or by offsets alone: sums keep no record of it. Invalid: it is not told.
+static Tensor bagsTold(OpCall &o, const Tensor &index, Expr bags) {
+  const Tensor told = o.t("offset2bag"), offsets = o.opt("offsets");
+  if (o.ctx.equal(told.numel(), index.numel())) return told;
+  if (!offsets.valid() || !told.numel().isConst(0)) return {};
+  return bagOfEach(o, offsets.reused(), bags, index.size(0), DType::I64).realize();
+}
+
 /// What an embedding bag returns beside its sums, as ATen's CPU kernels have it: the bag of each index, how many indices each bag has, and where
 /// the greatest values come from. `firsts`: of each bag and column, the first index with the greatest value; invalid where that is not asked for.
 static Tensors bagRecords(OpCall &o, const Tensor &sums, const Tensor &index, const Tensor &offsets, Expr bags, const Tensor &counts, const Tensor &firsts, int64_t mode) {
@@ -453,10 +498,7 @@ static Tensors bagRecords(OpCall &o, const Tensor &sums, const Tensor &index, co
   // Plain sums keep none of these.
   Tensor bagOf = full(o.ctx, {Expr(0)}, placeType, 0);
   if (!o.out(1).sizes[0].isConst(0))
-    bagOf = Tensor::lazy(o.ctx, placeType, {n}, [=](BodyBuilder &b, const Index &i) {
-      const Val behind = bisect(b, [&](Expr at) { return b.cast(offsets.at(b, {at}), DType::I64); }, bags, b.index(i[0]), true);
-      return b.cast(behind - num(behind, 1), placeType);
-    });
+    bagOf = bagOfEach(o, offsets, bags, n, placeType);
   const auto sizeOf = [&](DType type) { return mode == 0 ? full(o.ctx, {bags}, type, 0) : cast(counts, type); };
   Tensor most = o.out(3).sizes[0].isConst(0) ? full(o.ctx, {Expr(0)}, maxType, 0) : sizeOf(maxType);
   if (mode == 2)
@@ -542,7 +584,8 @@ static Tensor timesNamed(OpCall &o, const Tensor &index, Expr rows) {
 
 /// The gradient of an embedding bag's weight. Each index gives its bag's gradient to its row; of greatest values the index that has it, if the bag has any.
 static Tensors embeddingBagGradient(OpCall &o) {
-  const Tensor g = o.t("grad").reused(), index = o.t("indices").reused(), bagOf = o.t("offset2bag"), sizeOf = o.t("bag_size"), most = o.t("maximum_indices"), per = o.opt("per_sample_weights");
+  if (o.flag("sparse")) return o.fail("it is asked for a sparse gradient");
+  const Tensor g = o.t("grad").reused(), index = o.t("indices").reused(), sizeOf = o.t("bag_size"), most = o.t("maximum_indices"), per = o.opt("per_sample_weights");
   const int64_t mode = o.integer("mode", 0), padding = o.integer("padding_idx", -1);
   const Expr rows = o.out().sizes[0], bags = g.size(0);
   const DType acc = computeType(g.dtype());
@@ -566,7 +609,8 @@ static Tensors embeddingBagGradient(OpCall &o) {
         w, acc, StoreMode::AtomicAdd);
     return {cast(Tensor::strided(o.ctx, acc, o.out().sizes, w), g.dtype())};
   }
-  if (!o.ctx.equal(bagOf.numel(), index.numel())) return o.fail("it is not told which bag each index is of");
+  const Tensor bagOf = bagsTold(o, index, bags);
+  if (!bagOf.valid()) return o.fail("it is not told which bag each index is of");
   const Tensor times = o.flag("scale_grad_by_freq") ? timesNamed(o, index, rows) : Tensor();
   o.ctx.scatter(
       {index.size(0), g.size(1)},
@@ -581,6 +625,27 @@ static Tensors embeddingBagGradient(OpCall &o) {
       },
       w, acc, StoreMode::AtomicAdd);
   return {cast(Tensor::strided(o.ctx, acc, o.out().sizes, w), g.dtype())};
+}
+
+/// The gradient of each index' factor: its bag's gradient times the row that it names.
+static Tensors sampleWeightGradient(OpCall &o) {
+  const Tensor g = o.t("grad").reused(), w = source(o.t("weight")), index = o.t("indices").reused();
+  const int64_t padding = o.integer("padding_idx", -1);
+  const Expr rows = w.size(0), bags = g.size(0);
+  const Tensor bagOf = bagsTold(o, index, bags);
+  if (!bagOf.valid()) return o.fail("it is not told which bag each index is of");
+  const DType acc = computeType(g.dtype());
+  const Tensor r = o.ctx.reduce(loops::ReduceKind::Sum, acc, index.sizes(), {w.size(1)}, [=](BodyBuilder &b, const Index &i, const Index &r) {
+    const Val named = b.cast(index.at(b, i), DType::I64);
+    return b.masked(
+        padding < 0 ? b.isTrue() : ne(named, static_cast<double>(padding)),
+        [&] {
+          const Expr row = b.indirect(named, rows, false, true), bag = b.indirect(bagOf.at(b, i), bags, false, true);
+          return b.cast(g.at(b, {bag, r[0]}), acc) * b.cast(w.at(b, {row, r[0]}), acc);
+        },
+        b.constant(acc, 0));
+  })[0];
+  return {cast(r, o.out().dtype)};
 }
 
 static Tensors maxUnpool(OpCall &o) {
@@ -678,10 +743,12 @@ static void addIndices(OpTable &t) {
 
 static void addEmbeddings(OpTable &t) {
   t.add("masked_scatter.default", maskedScatter);
+  t.add("masked_scatter_backward.default", maskedScatterGradient);
   t.add("embedding.default", embeddingOp);
   t.add("embedding_bag.default embedding_bag.padding_idx _embedding_bag.default _embedding_bag_forward_only.default",
         embeddingBag);
-  t.add("_embedding_bag_dense_backward.default", embeddingBagGradient);
+  t.add("_embedding_bag_dense_backward.default _embedding_bag_backward.default", embeddingBagGradient);
+  t.add("_embedding_bag_per_sample_weights_backward.default", sampleWeightGradient);
   t.add("max_unpool2d.default max_unpool3d.default", maxUnpool);
   t.add("one_hot.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");

@@ -1,4 +1,5 @@
 // Gradients of normalisations and of attention, as graphs of training hold them.
+#include "lower/graph_to_loops/attention.h"
 #include "lower/graph_to_loops/op_call.h"
 
 namespace neso::lower {
@@ -124,10 +125,25 @@ Tensors weightNormGradient(OpCall &o) {
 }
 
 /// softmax(q kᵀ · scale + mask) v. The probabilities are computed anew: what the forward call kept of them lies differently on each device.
+///
+/// Heads of queries that share a head of keys stand one below the other: [batch, heads of keys, heads of queries each · L, E]. Sums over the rows
+/// then are sums over those heads too.
 Tensors attentionGradient(OpCall &o) {
   const bool efficient = o.node.target.find("efficient") != std::string::npos;
-  const Tensor dy = o.t(efficient ? "grad_out_" : "grad_out"), q = o.t("query"), k = o.t("key"), v = o.t("value"), y = o.t("out");
-  const Tensor mask = o.opt(efficient ? "attn_bias" : "attn_mask");
+  const Tensor k = o.t("key"), v = o.t("value"), query = o.t("query");
+  const Expr length = query.size(-2);
+  Sizes rows = query.sizes();
+  const bool share = rows.size() == 4 && !o.ctx.equal(rows[1], k.size(1));
+  if (share) rows[2] = floorDiv(rows[1], k.size(1)) * length, rows[1] = k.size(1);
+  const auto below = [&](const Tensor &x) {
+    if (!share) return x;
+    Sizes sizes = rows;
+    sizes[3] = x.size(-1);
+    return reshape(x, sizes);
+  };
+  const Tensor dy = below(o.t(efficient ? "grad_out_" : "grad_out")), q = below(query), y = below(o.t("out"));
+  Tensor mask = o.opt(efficient ? "attn_bias" : "attn_mask");
+  if (share && mask.valid()) mask = below(broadcastTo(mask, {query.size(0), query.size(1), length, k.size(-2)}));
   if (o.number("dropout_p", 0) != 0) return o.fail("what dropout left out is not known");
   if (efficient) {
     const auto *wanted = std::get_if<std::vector<bool>>(o.node.arg("grad_input_mask"));
@@ -141,16 +157,17 @@ Tensors attentionGradient(OpCall &o) {
   if (mask.valid() && own != DType::Bool) scores = add(scores, cast(mask, acc));
   if (o.flag("is_causal")) {
     const Tensor from = scores;
-    scores = Tensor::lazy(o.ctx, acc, from.sizes(), [from, acc](BodyBuilder &b, const Index &i) {
+    scores = Tensor::lazy(o.ctx, acc, from.sizes(), [from, acc, share, length](BodyBuilder &b, const Index &i) {
       const size_t n = i.size();
-      return where(b.compare(OpKind::Le, i[n - 1], i[n - 2]), from.at(b, i), b.constant(acc, -HUGE_VAL));
+      const Expr row = share ? mod(i[n - 2], length) : i[n - 2];
+      return where(b.compare(OpKind::Le, i[n - 1], row), from.at(b, i), b.constant(acc, -HUGE_VAL));
     });
   }
-  const Tensor p = softmax(scores, -1, acc, false).reused();
+  const Tensor p = zeroWithoutKeys(softmax(scores, -1, acc, false), scores).reused();
   const Tensor dp = matmul2(cast(dy, acc), transpose(cast(v, acc), -2, -1), acc);
   const Tensor row = sum(mul(cast(dy, acc), cast(y, acc)), {-1}, true, acc);
   const Tensor ds = mul(mul(p, sub(dp, row)), scale).reused();
-  return {matmul2(ds, cast(k, acc), t), matmul2(transpose(ds, -2, -1), cast(q, acc), t), matmul2(transpose(p, -2, -1), cast(dy, acc), t), Tensor()};
+  return {reshape(matmul2(ds, cast(k, acc), t), query.sizes()), matmul2(transpose(ds, -2, -1), cast(q, acc), t), matmul2(transpose(p, -2, -1), cast(dy, acc), t), Tensor()};
 }
 
 } // namespace

@@ -2,6 +2,9 @@
 // whose operands are stored narrow.
 //
 // The formulas are those of torch/ao/quantization/fx/_decomposed.py, in their order, since rounding depends on it.
+#include <cmath>
+#include <limits>
+
 #include "lower/graph_to_loops/op_call.h"
 
 namespace neso::lower {
@@ -128,6 +131,69 @@ Tensors fakeQuantiseTensor(OpCall &o) {
 Tensors fakeQuantiseChannels(OpCall &o) {
   const Tensor x = o.t("self");
   return fakeQuantised(o, along(o.t("scale"), x, o.integer("axis")), along(o.t("zero_point"), x, o.integer("axis")));
+}
+
+/// Which numbers a range of values is quantised with: the scale, F64, and the zero point, a whole number. In the order of ATen's and FBGEMM's
+/// ChooseQuantizationParams, which counts in doubles from float bounds.
+std::pair<Tensor, Tensor> scaleOfRange(const Tensor &least, const Tensor &greatest, double most, double first, bool symmetric) {
+  constexpr double kSmallScale = 6.1e-5f;
+  const double half = std::floor((most - first) / 2), steps = most - first;
+  const Tensor range[] = {least, greatest};
+  const auto bound = [&](bool upper) {
+    return pointwise(range, DType::F32, DType::F32, [=](std::span<const Val> v) {
+      const Val a = v[0], b = v[1], own = upper ? vmax(b, num(b, 0)) : vmin(a, num(a, 0));
+      const Val step = vmax(un(OpKind::Abs, a / -(half + 1)), un(OpKind::Abs, b / half));
+      return symmetric ? where(a < 0.0 && b > 0.0, step * (upper ? half : -(half + 1)), own) : own;
+    });
+  };
+  const Tensor ends[] = {bound(false), bound(true)};
+  const Tensor plain = pointwise(ends, DType::F64, DType::F64, [=](std::span<const Val> v) { return (v[1] - v[0]) / steps; });
+  // What has no inverse as a float is 0.1.
+  const Tensor xs[] = {plain, cast(plain, DType::F32)};
+  const Tensor usable = pointwise(xs, DType::F64, DType::F64, [](std::span<const Val> v) {
+    return where(v[1] < 1.0 / std::numeric_limits<float>::max() && v[1] >= 0.0, num(v[0], 0.1), v[0]);
+  });
+  const Tensor all[] = {ends[0], ends[1], usable};
+  const Tensor scale = map(usable, [](Val v) { return where(v < kSmallScale, num(v, kSmallScale), v); });
+  const Tensor point = pointwise(all, DType::F64, DType::F64, [=](std::span<const Val> v) {
+    const Val small = v[2] < kSmallScale, s = where(small, num(v[2], kSmallScale), v[2]), wider = where(small, kSmallScale / v[2], num(s, 1));
+    const Val low = where(small && eq(v[0], 0.0), v[0], where(small && eq(v[1], 0.0), num(s, -kSmallScale * steps), v[0] * wider));
+    const Val high = where(small && eq(v[0], 0.0), num(s, kSmallScale * steps), where(small && eq(v[1], 0.0), v[1], v[1] * wider));
+    const Val fromLow = first - low / s, fromHigh = most - high / s;
+    const Val lowError = std::abs(first) + un(OpKind::Abs, low / s), highError = std::abs(most) + un(OpKind::Abs, high / s);
+    Val at = where(lowError < highError, fromLow, fromHigh);
+    if (symmetric) at = where(low < 0.0 && high > 0.0, num(at, (first + most) / 2), at);
+    return un(OpKind::Round, vmin(vmax(at, num(at, first)), num(at, most)));
+  });
+  return {scale, point};
+}
+
+/// What a tensor would be behind quantising, with a range that follows it while the model is trained: one of the tensor, or of each channel.
+Tensors observedFakeQuantised(OpCall &o) {
+  const Tensor x = o.t("self"), low = o.t("running_min"), high = o.t("running_max"), oldScale = o.t("scale"), oldZero = o.t("zero_point");
+  const bool channels = o.flag("per_row_fake_quant");
+  const int64_t axis = wrapDims({o.integer("ch_axis")}, x.rank())[0];
+  const double first = static_cast<double>(o.integer("quant_min")), most = static_cast<double>(o.integer("quant_max")), share = o.number("averaging_const");
+  if (low.numel().isConst(0)) return o.fail("its range is empty: run the model once before it is exported, so that it has one");
+  Dims over;
+  for (int64_t d = 0; d < x.rank(); ++d)
+    if (channels && d != axis) over.push_back(d);
+  x.reused();
+  const Tensor observes = cast(reshape(o.t("observer_on"), {}), DType::Bool), quantises = cast(reshape(o.t("fake_quant_on"), {}), DType::Bool);
+  const auto followed = [&](const Tensor &old, bool upper) {
+    const Tensor now = channels && over.empty() ? x : upper ? amax(x, over, false) : amin(x, over, false), xs[] = {old, reshape(now, old.sizes())};
+    const Tensor moved = pointwise(xs, old.dtype(), old.dtype(), [share](std::span<const Val> v) {
+      return where(eq(un(OpKind::Abs, v[0]), HUGE_VAL), v[1], v[0] + (v[1] - v[0]) * share);
+    });
+    return where(observes, moved, old).reused();
+  };
+  const Tensor least = followed(low, false), greatest = followed(high, true);
+  const auto [scale, point] = scaleOfRange(least, greatest, most, first, o.flag("symmetric_quant"));
+  const Tensor newScale = where(quantises, cast(reshape(scale, oldScale.sizes()), oldScale.dtype()), oldScale).reused();
+  const Tensor newZero = where(quantises, cast(reshape(point, oldZero.sizes()), oldZero.dtype()), oldZero).reused();
+  const Tensor s = channels ? along(newScale, x, axis) : reshape(newScale, {}), z = channels ? along(newZero, x, axis) : reshape(newZero, {});
+  const Tensors quantised = fakeQuantised(o, s, z);
+  return {where(quantises, quantised[0], x), where(quantises, quantised[1], full(o.ctx, x.sizes(), DType::Bool, 1)), least, greatest, newScale, newZero};
 }
 
 /// Scale and zero point of values between their least and greatest, zero among them.
@@ -351,6 +417,7 @@ void addQuantised(OpTable &t) {
         "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default",
         fakeQuantiseTensor);
   t.add("fake_quantize_per_channel_affine.default fake_quantize_per_channel_affine_cachemask.default", fakeQuantiseChannels);
+  t.add("_fused_moving_avg_obs_fq_helper_functional.default", observedFakeQuantised);
   t.add("_weight_int8pack_mm.default", int8Product);
   t.add("torch::quantized.linear_dynamic_fp16_unpacked_weight.default", halfWeightLinear);
   t.add("torch::_quantized.wrapped_quantized_linear.default", quantisedLinear);

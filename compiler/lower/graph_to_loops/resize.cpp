@@ -83,7 +83,7 @@ static Tensors linearResize(OpCall &o, size_t spatial) {
   bool align = o.flag("align_corners");
   std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, spatial, Axis::Overlooks::Same);
   DType c = x.dtype() == DType::F64 ? DType::F64 : DType::F32;
-  if (spatial == 2 && x.dtype() == DType::U8) return resizeBytes(o, x, false, false);
+  if (spatial == 2 && x.dtype() == DType::U8) return resizeBytes(o, x, Filter::Linear, false);
   if (!isFloat(x.dtype())) return o.fail("only floating point images are supported");
   Tensor r = Tensor::lazy(o.ctx, x.dtype(), o.out().sizes, [=](BodyBuilder &b, const Index &i) {
     std::vector<std::vector<Tap>> taps;
@@ -135,7 +135,7 @@ std::vector<Tap> cubicTaps(BodyBuilder &b, const Axis &a, Expr i, bool align, DT
 
 static Tensors bicubic(OpCall &o) {
   Tensor x = source(o.t(o.has("input") ? "input" : "self"));
-  if (x.dtype() == DType::U8) return resizeBytes(o, x, true, false);
+  if (x.dtype() == DType::U8) return resizeBytes(o, x, Filter::Cubic, false);
   if (!isFloat(x.dtype())) return o.fail("only floating point images are supported");
   bool align = o.flag("align_corners");
   std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, 2, Axis::Overlooks::Nothing);
@@ -179,8 +179,9 @@ static Tensors affineGrid(OpCall &o) {
 }
 
 void addResize(OpTable &t) {
-  t.add("_upsample_bilinear2d_aa.default _upsample_bilinear2d_aa.vec", [](OpCall &o) { return resizeAntialiased(o, false); });
-  t.add("_upsample_bicubic2d_aa.default _upsample_bicubic2d_aa.vec", [](OpCall &o) { return resizeAntialiased(o, true); });
+  t.add("_upsample_bilinear2d_aa.default _upsample_bilinear2d_aa.vec", [](OpCall &o) { return resizeAntialiased(o, Filter::Linear); });
+  t.add("_upsample_bicubic2d_aa.default _upsample_bicubic2d_aa.vec", [](OpCall &o) { return resizeAntialiased(o, Filter::Cubic); });
+  t.add("_upsample_lanczos2d_aa.default _upsample_lanczos2d_aa.vec", [](OpCall &o) { return resizeAntialiased(o, Filter::Lanczos); });
   t.add("upsample_nearest1d.default upsample_nearest1d.vec _upsample_nearest_exact1d.default "
         "_upsample_nearest_exact1d.vec",
         [](OpCall &o) { return nearest(o, 1); });
@@ -194,8 +195,9 @@ void addResize(OpTable &t) {
   t.add("upsample_bilinear2d.default upsample_bilinear2d.vec", [](OpCall &o) { return linearResize(o, 2); });
   t.add("upsample_trilinear3d.default upsample_trilinear3d.vec", [](OpCall &o) { return linearResize(o, 3); });
   t.add("upsample_bicubic2d.default upsample_bicubic2d.vec", bicubic);
-  t.add("_upsample_bilinear2d_aa_backward.default", [](OpCall &o) { return antialiasedGradient(o, false); });
-  t.add("_upsample_bicubic2d_aa_backward.default", [](OpCall &o) { return antialiasedGradient(o, true); });
+  t.add("_upsample_bilinear2d_aa_backward.default", [](OpCall &o) { return antialiasedGradient(o, Filter::Linear); });
+  t.add("_upsample_bicubic2d_aa_backward.default", [](OpCall &o) { return antialiasedGradient(o, Filter::Cubic); });
+  t.add("_upsample_lanczos2d_aa_backward.default", [](OpCall &o) { return antialiasedGradient(o, Filter::Lanczos); });
   t.add("affine_grid_generator.default", affineGrid);
   addGridSample(t);
 }

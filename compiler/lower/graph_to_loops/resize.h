@@ -35,10 +35,12 @@ std::vector<Tap> cubicTaps(BodyBuilder &b, const Axis &a, Expr i, bool align, DT
 std::array<Val, 4> cubicWeights(Val f);
 std::array<Val, 4> cubicSlopes(Val f);
 
+/// What weighs neighbours; as a number how many pixels it reaches to each side.
+enum class Filter { Linear = 1, Cubic = 2, Lanczos = 3 };
 /// One dim after the other, by sums of neighbours (resize_separable.cpp): images of bytes, antialiased images and their gradients.
-Tensors resizeBytes(OpCall &o, const Tensor &x, bool cubic, bool antialiases);
-Tensors resizeAntialiased(OpCall &o, bool cubic);
-Tensors antialiasedGradient(OpCall &o, bool cubic);
+Tensors resizeBytes(OpCall &o, const Tensor &x, Filter filter, bool antialiases);
+Tensors resizeAntialiased(OpCall &o, Filter filter);
+Tensors antialiasedGradient(OpCall &o, Filter filter);
 
 /// Images sampled where a grid says, and their gradients (grid_sample.cpp).
 void addGridSample(OpTable &t);

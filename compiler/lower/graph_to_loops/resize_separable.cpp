@@ -8,7 +8,8 @@ namespace neso::lower {
 namespace {
 struct Sampling {
   bool align; // corners
-  bool cubic, antialiases;
+  Filter filter;
+  bool antialiases;
   DType c; // computed in
 };
 
@@ -27,14 +28,18 @@ struct Taps {
 
 /// Antialiased: all below a filter that is widened where the image shrinks. The weights do not add up to one yet.
 static Neighbours filtered(BodyBuilder &b, const Axis &a, Expr i, const Sampling &s) {
-  const Val scale = scaleOf(b, a, s.align, s.c), widen = vmax(scale, num(scale, 1)), support = widen * (s.cubic ? 2.0 : 1.0);
+  const Val scale = scaleOf(b, a, s.align, s.c), widen = vmax(scale, num(scale, 1)), support = widen * static_cast<double>(s.filter);
   const Val center = scale * (b.index(i, s.c) + 0.5), low = un(OpKind::Trunc, center - support + 0.5), from = vmax(low, num(low, 0));
   const Val to = vmin(un(OpKind::Trunc, center + support + 0.5), b.index(a.in, s.c));
-  return {from, [=, cubic = s.cubic](Val j) {
+  return {from, [=, filter = s.filter](Val j) {
             Val t = un(OpKind::Abs, (j - center + 0.5) / widen), w = vmax(1.0 - t, num(t, 0));
             // Keys with a = -0.5.
-            if (cubic)
+            if (filter == Filter::Cubic)
               w = where(t < 1.0, (t * 1.5 - 2.5) * t * t + 1.0, where(t < 2.0, ((t * -0.5 + 2.5) * t - 4.0) * t + 2.0, 0.0));
+            if (filter == Filter::Lanczos) {
+              const auto wave = [](Val turns) { return where(eq(turns, 0.0), num(turns, 1), un(OpKind::Sin, turns * M_PI) / (turns * M_PI)); };
+              w = where(t < 3.0, wave(t) * wave(t / 3.0), num(t, 0));
+            }
             return where(j >= from && j < to, w, num(w, 0));
           }};
 }
@@ -43,11 +48,12 @@ static Neighbours filtered(BodyBuilder &b, const Axis &a, Expr i, const Sampling
 static Neighbours around(BodyBuilder &b, const Axis &a, Expr i, const Sampling &s) {
   const Val scale = scaleOf(b, a, s.align, s.c), pos = b.index(i, s.c), last = b.index(a.in - 1, s.c);
   Val p = s.align ? pos * scale : (pos + 0.5) * scale - 0.5;
-  if (!s.cubic) p = vmax(p, num(p, 0));
+  const bool cubic = s.filter == Filter::Cubic;
+  if (!cubic) p = vmax(p, num(p, 0));
   const Val base = vmin(un(OpKind::Floor, p), last), f = vmin(vmax(p - base, num(p, 0)), num(p, 1));
-  const double before = s.cubic ? 1 : 0;
+  const double before = cubic ? 1 : 0;
   std::vector<Val> weights{1.0 - f, f};
-  if (s.cubic) {
+  if (cubic) {
     const std::array<Val, 4> four = cubicWeights(f);
     weights.assign(four.begin(), four.end());
   }
@@ -65,11 +71,12 @@ static Neighbours neighboursOf(BodyBuilder &b, const Axis &a, Expr i, const Samp
 
 /// How many neighbours an output has at most.
 static Expr mostNeighbours(const Axis &a, const Sampling &s) {
-  if (!s.antialiases) return s.cubic ? 4 : 2;
+  const int64_t reach = static_cast<int64_t>(s.filter);
+  if (!s.antialiases) return 2 * reach;
   const Expr shrinks = s.align ? ceilDiv(a.in - 1, max(a.out - 1, 1))
                        : a.factor && *a.factor > 0 ? Expr(static_cast<int64_t>(std::ceil(1.0 / *a.factor)))
                                                    : ceilDiv(a.in, a.out);
-  return max(shrinks, 1) * (s.cubic ? 4 : 2) + 1;
+  return max(shrinks, 1) * (2 * reach) + 1;
 }
 
 static Taps tapsOf(Lowering &ctx, const Axis &a, const Sampling &s) {
@@ -128,19 +135,19 @@ static Tensor resampleBytes(const Tensor &x, Taps taps) {
 }
 
 /// Images of bytes are resampled along their rows first.
-Tensors resizeBytes(OpCall &o, const Tensor &x, bool cubic, bool antialiases) {
+Tensors resizeBytes(OpCall &o, const Tensor &x, Filter filter, bool antialiases) {
   const std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, 2, Axis::Overlooks::Same);
-  const Sampling s{o.flag("align_corners"), cubic, antialiases, DType::F64};
+  const Sampling s{o.flag("align_corners"), filter, antialiases, DType::F64};
   const Tensor rows = resampleBytes(turned(x), tapsOf(o.ctx, axes[1], s));
   return {resampleBytes(transpose(rows, -2, -1), tapsOf(o.ctx, axes[0], s))};
 }
 
-Tensors resizeAntialiased(OpCall &o, bool cubic) {
+Tensors resizeAntialiased(OpCall &o, Filter filter) {
   Tensor x = o.t(o.has("input") ? "input" : "self");
-  if (x.dtype() == DType::U8) return resizeBytes(o, x, cubic, true);
+  if (x.dtype() == DType::U8) return resizeBytes(o, x, filter, true);
   if (!isFloat(x.dtype())) return o.fail("only floating point images are supported");
   const std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, 2, Axis::Overlooks::Same);
-  const Sampling s{o.flag("align_corners"), cubic, true, computeType(x.dtype())};
+  const Sampling s{o.flag("align_corners"), filter, true, computeType(x.dtype())};
   const Tensor rows = resampled(turned(x), tapsOf(o.ctx, axes[1], s), s.c).realize();
   return {cast(resampled(transpose(rows, -2, -1), tapsOf(o.ctx, axes[0], s), s.c), x.dtype())};
 }
@@ -151,10 +158,10 @@ static Tensor filterOf(Lowering &ctx, const Axis &a, const Sampling &s) {
   return div(raw, sum(raw, {1}, true, s.c)).realize();
 }
 
-Tensors antialiasedGradient(OpCall &o, bool cubic) {
+Tensors antialiasedGradient(OpCall &o, Filter filter) {
   const Tensor g = o.t("grad_output");
   const std::vector<Axis> axes = axesOf(o, o.exprs("input_size"), g.sizes(), 2, Axis::Overlooks::Nothing);
-  const Sampling s{o.flag("align_corners"), cubic, true, computeType(g.dtype())};
+  const Sampling s{o.flag("align_corners"), filter, true, computeType(g.dtype())};
   const Tensor y = matmul(cast(g, s.c), filterOf(o.ctx, axes[1], s));
   return {cast(matmul(transpose(filterOf(o.ctx, axes[0], s), 0, 1), y), g.dtype())};
 }

@@ -1,6 +1,7 @@
 // Order statistics, histograms, sums over segments, finite differences, hashes.
 #include <cmath>
 
+#include "lower/graph_to_loops/bisect.h"
 #include "lower/graph_to_loops/op_call.h"
 
 namespace neso::lower {
@@ -82,42 +83,61 @@ static loops::ReduceKind kindOfSegments(std::string_view mode) {
                           : loops::ReduceKind::Sum;
 }
 
-static Tensors segmentReduce(OpCall &o) {
-  Tensor x = o.t("data"), lengths = o.opt("lengths"), offsets = o.opt("offsets");
-  std::string mode = o.text("reduce");
-  int64_t axis = wrap(o.integer("axis"), x.rank());
-  if (o.opt("indices").valid()) return o.fail("segments by index are not supported");
-  Tensor bounds = offsets;
-  if (!offsets.valid()) {
-    if (!lengths.valid()) return o.fail("it has neither lengths nor offsets");
-    // Ends of the segments; their starts are the ends before.
-    Tensor l = cast(lengths, DType::I64);
-    bounds = o.ctx.scan(loops::ScanKind::Sum, DType::I64, l.sizes(), l.rank() - 1, false,
-                        [l](BodyBuilder &b, const Index &i) { return l.at(b, i); });
+/// Where segments along an axis begin and end.
+struct SegmentEnds {
+  Tensor bounds; // I64; without byLength one more than there are segments
+  bool byLength = false;
+  size_t axis = 0;
+
+  Val start(BodyBuilder &b, const Index &i) const {
+    Index j(i.begin(), i.begin() + static_cast<std::ptrdiff_t>(axis) + 1);
+    if (!byLength) return bounds.at(b, j);
+    Index before = j;
+    before[axis] = j[axis] - 1;
+    return b.masked(b.compare(OpKind::Gt, j[axis], 0), [&] { return bounds.at(b, before); }, b.constantInt(DType::I64, 0));
   }
-  bool byLength = !offsets.valid();
-  bounds = cast(bounds, DType::I64);
-  bounds.reused();
+  Val end(BodyBuilder &b, const Index &i) const {
+    Index j(i.begin(), i.begin() + static_cast<std::ptrdiff_t>(axis) + 1);
+    if (!byLength) j[axis] = j[axis] + 1;
+    return bounds.at(b, j);
+  }
+  Expr count() const { return byLength ? bounds.size(-1) : bounds.size(-1) - 1; }
+};
+
+/// Refuses a call that names them in no way; its bounds are then invalid.
+static SegmentEnds segmentEnds(OpCall &o, const Tensor &x) {
+  SegmentEnds ends;
+  const Tensor lengths = o.opt("lengths"), offsets = o.opt("offsets");
+  ends.axis = static_cast<size_t>(wrap(o.integer("axis"), x.rank()));
+  ends.byLength = !offsets.valid();
+  if (ends.byLength && !lengths.valid()) {
+    o.fail("it has neither lengths nor offsets");
+    return ends;
+  }
+  ends.bounds = cast(ends.byLength ? lengths : offsets, DType::I64);
+  if (ends.byLength) {
+    // Ends of the segments; their starts are the ends before.
+    const Tensor l = ends.bounds;
+    ends.bounds = o.ctx.scan(loops::ScanKind::Sum, DType::I64, l.sizes(), l.rank() - 1, false, [l](BodyBuilder &b, const Index &i) { return l.at(b, i); });
+  }
+  ends.bounds.reused();
+  return ends;
+}
+
+static Tensors segmentReduce(OpCall &o) {
+  Tensor x = o.t("data");
+  std::string mode = o.text("reduce");
+  if (o.opt("indices").valid()) return o.fail("segments by index are not supported");
+  const SegmentEnds ends = segmentEnds(o, x);
+  if (!ends.bounds.valid()) return {};
   DType t = o.out().dtype, acc = computeType(t);
   bool hasInitial = o.has("initial");
   double initial = hasInitial ? o.number("initial") : 0;
   const loops::ReduceKind kind = kindOfSegments(mode);
-  size_t a = static_cast<size_t>(axis);
-  auto start = [=](BodyBuilder &b, const Index &i) {
-    Index j(i.begin(), i.begin() + axis + 1);
-    if (!byLength) return bounds.at(b, j);
-    Index before = j;
-    before[a] = j[a] - 1;
-    return b.masked(b.compare(OpKind::Gt, j[a], 0), [&] { return bounds.at(b, before); }, b.constantInt(DType::I64, 0));
-  };
-  auto end = [=](BodyBuilder &b, const Index &i) {
-    Index j(i.begin(), i.begin() + axis + 1);
-    if (!byLength) j[a] = j[a] + 1;
-    return bounds.at(b, j);
-  };
+  const size_t a = ends.axis;
   Tensor r = o.ctx.segments(
       kind, acc, o.out().sizes, x.sizes()[a],
-      [=](BodyBuilder &b, const Index &i) { return std::pair(start(b, i), end(b, i)); },
+      [=](BodyBuilder &b, const Index &i) { return std::pair(ends.start(b, i), ends.end(b, i)); },
       [=](BodyBuilder &b, const Index &i, const Index &k) {
         Index j = i;
         j[a] = k[0];
@@ -134,9 +154,67 @@ static Tensors segmentReduce(OpCall &o) {
                                             : vmin(v, from);
     }
     if (!mean) return v;
-    Val n = end(b, i) - start(b, i);
+    Val n = ends.end(b, i) - ends.start(b, i);
     Val quotient = v / b.cast(vmax(n, num(n, 1)), acc);
     return hasInitial ? where(eq(n, 0.0), v, quotient) : where(eq(n, 0.0), num(v, NAN), quotient);
+  })};
+}
+
+/// Each element takes its part of its segment's gradient; what lies behind the last segment has none. Of products an element that is 0 or no number
+/// gets the product of the others, and those that share a greatest or least value share its gradient.
+static Tensors segmentGradient(OpCall &o) {
+  const Tensor g = o.t("grad").reused(), y = o.t("output").reused(), x = o.t("data").reused();
+  const SegmentEnds ends = segmentEnds(o, x);
+  if (!ends.bounds.valid()) return {};
+  const std::string mode = o.text("reduce");
+  const size_t a = ends.axis;
+  const Expr count = ends.count();
+  const DType t = o.out().dtype, acc = computeType(t);
+  const auto isNan = [](Val v) { return ne(v, v); };
+  const auto odd = [isNan](Val v) { return eq(v, 0.0) || isNan(v); };
+  const auto over = [&](loops::ReduceKind kind, const std::function<Val(Val, Val)> &fn) {
+    return o.ctx.segments(
+        kind, acc, y.sizes(), x.sizes()[a], [=](BodyBuilder &b, const Index &i) { return std::pair(ends.start(b, i), ends.end(b, i)); },
+        [=](BodyBuilder &b, const Index &i, const Index &k) {
+          Index j = i;
+          j[a] = k[0];
+          return fn(b.cast(x.at(b, j), acc), b.cast(y.at(b, i), acc));
+        });
+  };
+  const bool extreme = mode == "max" || mode == "min", product = mode == "prod";
+  const auto chosen = [isNan](Val v, Val best) { return eq(v, best) || isNan(v); };
+  Tensor sharers, rest, odds, nans;
+  if (extreme) sharers = over(loops::ReduceKind::Sum, [=](Val v, Val best) { return where(chosen(v, best), num(v, 1), num(v, 0)); });
+  if (product) {
+    rest = over(loops::ReduceKind::Prod, [=](Val v, Val) { return where(odd(v), num(v, 1), v); });
+    odds = over(loops::ReduceKind::Sum, [=](Val v, Val) { return where(odd(v), num(v, 1), num(v, 0)); });
+    nans = over(loops::ReduceKind::Sum, [=](Val v, Val) { return where(isNan(v), num(v, 1), num(v, 0)); });
+  }
+  const double initial = o.number("initial", 1);
+  return {Tensor::lazy(o.ctx, t, x.sizes(), [=](BodyBuilder &b, const Index &i) {
+    const Val before = bisect(
+        b,
+        [&](Expr at) {
+          Index j(i.begin(), i.begin() + static_cast<std::ptrdiff_t>(a) + 1);
+          j[a] = at;
+          return ends.bounds.at(b, j);
+        },
+        ends.bounds.size(-1), b.index(i[a]), true);
+    const Val segment = ends.byLength ? before : before - 1.0;
+    return b.masked(
+        segment >= 0.0 && segment < b.index(count),
+        [&] {
+          Index j = i;
+          j[a] = b.indirect(segment, count, false, false);
+          const Val dy = b.cast(g.at(b, j), acc), v = b.cast(x.at(b, i), acc), best = b.cast(y.at(b, j), acc);
+          if (mode == "mean") return dy / b.cast(ends.end(b, j) - ends.start(b, j), acc);
+          if (extreme) return where(chosen(v, best), dy / b.cast(sharers.at(b, j), acc), num(dy, 0));
+          if (!product) return dy;
+          const Val others = b.cast(odds.at(b, j), acc) - 1.0, unknown = b.cast(nans.at(b, j), acc) - where(isNan(v), num(v, 1), num(v, 0));
+          const Val without = b.cast(rest.at(b, j), acc) * num(v, initial) * where(unknown > 0.0, num(v, NAN), where(others > 0.0, num(v, 0), num(v, 1)));
+          return where(odd(v), dy * without, dy * best / v);
+        },
+        b.constant(acc, 0));
   })};
 }
 
@@ -379,6 +457,7 @@ static Tensors histogramEdges(OpCall &o) {
 void addStatistics(OpTable &t) {
   t.add("quantile.default quantile.scalar nanquantile.default nanquantile.scalar", quantileOp);
   t.add("segment_reduce.default", segmentReduce);
+  t.add("_segment_reduce_backward.default", segmentGradient);
   t.add("gradient.scalarint gradient.scalararray gradient.array gradient.scalarrayint gradient.scalarrayarray "
         "gradient.tensorarrayint gradient.tensorarray",
         gradientOp);

@@ -101,6 +101,16 @@ Tensors paddingGradient(OpCall &o) {
   return {cast(Tensor::strided(o.ctx, acc, x.sizes(), w), x.dtype())};
 }
 
+/// What a distance of order p passes on to a difference between its rows' elements.
+Val distanceDerivative(double p, Val dy, Val diff, Val far) {
+  const Val size = un(OpKind::Abs, diff), sign = where(diff > 0.0, num(diff, 1), where(diff < 0.0, num(diff, -1), num(diff, 0)));
+  if (p == 0) return num(dy, 0);
+  if (p == 1) return dy * sign;
+  if (std::isinf(p)) return where(eq(size, far), dy * sign, num(dy, 0));
+  const Val ratio = p == 2 ? diff / far : sign * bin(OpKind::Pow, size, p - 1) / bin(OpKind::Pow, far, p - 1);
+  return where(eq(far, 0.0) || (p < 1 ? eq(diff, 0.0) : eq(far, 0.0)), num(dy, 0), dy * ratio);
+}
+
 /// Of the distances between rows of x1 and x2, with respect to x1.
 Tensors distanceGradient(OpCall &o) {
   const Tensor g = o.t("grad_output"), x1 = o.t("x1"), x2 = o.t("x2"), d = o.t("cdist");
@@ -117,16 +127,32 @@ Tensors distanceGradient(OpCall &o) {
   };
   const Tensor r = o.ctx.reduce(loops::ReduceKind::Sum, acc, o.out().sizes, {x2.size(-2)}, [=](BodyBuilder &b, const Index &i, const Index &r) {
     const Expr row = i[i.size() - 2], column = i.back();
-    const Val diff = element(b, x1, i, row, column) - element(b, x2, i, r[0], column), size = un(OpKind::Abs, diff);
-    const Val far = element(b, d, i, row, r[0]), dy = element(b, g, i, row, r[0]);
-    const Val sign = where(diff > 0.0, num(diff, 1), where(diff < 0.0, num(diff, -1), num(diff, 0)));
-    if (p == 0) return num(dy, 0);
-    if (p == 1) return dy * sign;
-    if (std::isinf(p)) return where(eq(size, far), dy * sign, num(dy, 0));
-    const Val ratio = p == 2 ? diff / far : sign * bin(OpKind::Pow, size, p - 1) / bin(OpKind::Pow, far, p - 1);
-    return where(eq(far, 0.0) || (p < 1 ? eq(diff, 0.0) : eq(far, 0.0)), num(dy, 0), dy * ratio);
+    const Val diff = element(b, x1, i, row, column) - element(b, x2, i, r[0], column);
+    return distanceDerivative(p, element(b, g, i, row, r[0]), diff, element(b, d, i, row, r[0]));
   })[0];
   return {cast(r, x1.dtype())};
+}
+
+/// Of the distances of each row from every row behind it; before the pairs of row i there are i (2 n - i - 1) / 2.
+Tensors pairwiseGradient(OpCall &o) {
+  const Tensor g = o.t("grad_output"), x = o.t("self"), d = o.t("pdist");
+  const double p = o.number("p", 2);
+  const DType acc = computeType(x.dtype());
+  if (d.size(0).isConst(0)) return {full(o.ctx, x.sizes(), x.dtype(), 0)};
+  x.reused();
+  const Expr n = x.size(0);
+  const Tensor r = o.ctx.reduce(loops::ReduceKind::Sum, acc, x.sizes(), {n}, [=](BodyBuilder &b, const Index &i, const Index &r) {
+    const Expr first = min(i[0], r[0]), second = max(i[0], r[0]);
+    const Index pair{floorDiv(first * (2 * n - first - 1), 2) + second - first - 1};
+    return b.masked(
+        b.compare(OpKind::Ne, i[0], r[0]),
+        [&] {
+          const Val diff = b.cast(x.at(b, i), acc) - b.cast(x.at(b, {r[0], i[1]}), acc);
+          return distanceDerivative(p, b.cast(g.at(b, pair), acc), diff, b.cast(d.at(b, pair), acc));
+        },
+        b.constant(acc, 0));
+  })[0];
+  return {cast(r, x.dtype())};
 }
 
 } // namespace
@@ -140,6 +166,7 @@ void addViewGradients(OpTable &t) {
         "replication_pad1d_backward.default replication_pad2d_backward.default replication_pad3d_backward.default",
         paddingGradient);
   t.add("_cdist_backward.default", distanceGradient);
+  t.add("_pdist_backward.default", pairwiseGradient);
   t.onComplex(OnComplex::Parts, "select_backward slice_backward diagonal_backward unfold_backward");
 }
 

@@ -52,6 +52,8 @@ std::optional<FunctionalForm> functionalForm(const OpSchema &op) {
                     Special{"aten.rrelu_with_noise", "aten.rrelu_with_noise_functional"},
                     Special{"aten.rrelu_with_noise_", "aten.rrelu_with_noise_functional"},
                     Special{"aten._native_batch_norm_legit", "aten._native_batch_norm_legit_functional"},
+                    Special{"aten.fused_moving_avg_obs_fake_quant", "aten._fused_moving_avg_obs_fq_helper_functional"},
+                    Special{"aten._fused_moving_avg_obs_fq_helper", "aten._fused_moving_avg_obs_fq_helper_functional"},
                     Special{"aten._batch_norm_with_update", "aten._batch_norm_with_update_functional"}})
     if (op.name == s.mutating)
       for (const OpSchema *f : overloadsOf(s.functional))

@@ -13,7 +13,7 @@ struct FunctionalForm {
       arguments; // positions in the mutating operator; the first keeps its place, the others their names
 };
 /// In-place ("add_"), out= and annotated operators; nullopt if torch has no such operator. Results: those of the
-/// mutating operator that are not written arguments, then one for each written argument.
+/// mutating operator that are not written arguments, perhaps some that it keeps to itself, then one for each written argument.
 std::optional<FunctionalForm> functionalForm(const OpSchema &op);
 
 /// Writes without a functional form in torch, which functionalize spells out: what a tensor's own size is changed by, and what fills a diagonal.

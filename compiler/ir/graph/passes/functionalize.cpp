@@ -574,12 +574,13 @@ Result<std::vector<ValueId>> Functionalizer::callFunctional(const Node &n, const
     f.args.push_back(n.args[i]);
     f.argNames.push_back(f.args.size() == 1 && i == 0 ? form->op->args[0].name : op.args[i].name);
   }
-  // Results of the functional form: first those of the original that are no written argument, then the written
-  // arguments.
+  // Results of the functional form: first those of the original that are no written argument, then what the original keeps to itself, then the
+  // written arguments.
   size_t own = 0;
   for (size_t r = 0; r < op.returns.size(); ++r)
     if (!op.returns[r].mutated) ++own;
   for (size_t r = 0; r < own; ++r) f.outputs.push_back(r < n.outputs.size() ? n.outputs[r] : std::vector<ValueId>{});
+  while (f.outputs.size() + mutated.size() < form->op->returns.size()) f.outputs.push_back({ValueId()});
   std::vector<ValueId> results;
   auto newContent = [&](ValueId target) {
     TensorType t = fresh(g_.value(target).type);
