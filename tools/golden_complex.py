@@ -76,6 +76,8 @@ def places():
     return [c("put", lambda z, v: (z.index_put((i[:2],), v[:2]), z.index_put((i,), v, accumulate=True), z.index_put((i[:2],), torch.tensor(1j)), z.index_fill(0, i[:2], 2 - 1j)), "c64 4x3", "c64 3x3"),
             c("add", lambda z, v: (z.index_add(0, i, v), z.index_add(0, i, v, alpha=2), z.index_copy(0, i[:2], v[:2]), z.index_select(0, i), z[i]), "c64 4x3", "c64 3x3"),
             c("scatter", lambda z, v: (z.scatter(0, once, v), z.scatter_add(0, rows, v), z.scatter(0, rows, 3 + 1j), z.gather(0, rows), z.put(rows, v, accumulate=True)), "c64 4x3", "c64 2x3"),
+            c("collected", lambda z, v: (z.index_reduce(0, i, v, "prod"), z.index_reduce(1, i, z.flip(0), "mean"), z.scatter_reduce(0, rows, v[:2], "prod"),
+                                         z.scatter_reduce(0, rows, v[:2], "mean", include_self=False), z.scatter(1, rows[:, :2] % 3, v[:2, :2], reduce="multiply")), "c64 4x3", "c64 3x3"),
             c("masked", lambda z, m, v: (z.masked_scatter(m, v), torch.where(m, z, 0), z.take(rows)), "c64 4x3", "bool 4x3", "c64 12"),
             c("diagonals", lambda z: (torch.diag_embed(z), torch.diag(z[0]), torch.diagonal_scatter(z, z[0, :3] * 2), z.diagflat()), "c64 3x4"),
             c("made", lambda z: (torch.eye(3, 2, dtype=z.dtype) + 0 * z.sum(), torch.full((2, 2), 1 + 2j) * z.sum(), z.new_full((2,), 1j), torch.zeros_like(z), torch.linspace(0, 1 + 1j, 5) * z[0, 0], L.vander(z[0], N=4)), "c64 3x4"),

@@ -5,6 +5,7 @@ import torch
 from torch._higher_order_ops.foreach_map import foreach_map
 from torch._higher_order_ops.hints_wrap import hints_wrapper
 from torch._higher_order_ops.strict_mode import strict_mode
+from torch._higher_order_ops.while_loop import while_loop_stack_output_op as while_loop_stack_output
 from torch.export import Dim
 from torch.export._patches import register_gru_while_loop_decomposition, register_lstm_while_loop_decomposition
 
@@ -107,13 +108,41 @@ def traced_regions():
         a, b = outer(x, y)
         return torch.cond(p, lambda a, b, y: scaled(a, y) + b, lambda a, b, y: a - b, [a, b, y])
 
+    # Each call has sizes and numbers of its own for what is one name in the graph of the first.
+    counted = torch.compiler.nested_compile_region(lambda x: x[x.nonzero().squeeze(1)] * 2)
+    summed = torch.compiler.nested_compile_region(lambda x: x[x.nonzero().squeeze(1)].sum())
+
+    @torch.compiler.nested_compile_region
+    def ranged(x):
+        n = x.sum().item()
+        torch._check(n >= 0)
+        torch._check(n < 100)
+        return torch.arange(n) + 1
+
+    some, few = torch.tensor([1.0, 0, 2, 0]), torch.tensor([0.0, 0, 0, 3])
+    whole, less = torch.tensor([1, 0, 2]), torch.tensor([0, 0, 5])
     n = {0: Dim("n")}
     return [
+        c("sizes_of_each_call", lambda x, y: (counted(x), counted(y), counted(x + y)), some, few, more=[[few, some], [torch.zeros(4), few]], strict=True),
+        c("sums_of_each_call", lambda x, y: summed(x) + summed(y) * 2, some, few, more=[[torch.zeros(4), some]], strict=True),
+        c("numbers_of_each_call", lambda x, y: (ranged(x), ranged(y)), whole, less, more=[[less * 0, whole]], strict=True),
         c("called_twice", lambda x, y: scaled(x, y) + scaled(x * 2, y), "f32 3x4", "f32 4x4", more=[["f32 7x4", "f32 4x4"]], dynamic=(n, None), strict=True),
         c("nested", nested, torch.tensor(True), "f32 3x4", "f32 4x4", more=[[torch.tensor(False), "f32 3x4", "f32 4x4"]], strict=True),
         c("each_of_a_list", lambda x, y: foreach_map(torch.add, [x, x * 2], [y, y]), "f32 5", "f32 5", strict=True),
         c("strict_mode", lambda x: strict_mode(lambda x: (x + 1, x * 2), (x,)), "f32 5"),
     ]
+
+
+def stacked_turns():
+    """What each turn of a loop gives; of one without turns what it begins with."""
+    def powers(start, x, w):
+        return while_loop_stack_output(lambda i, x, w: i < 4, lambda i, x, w: (i + 1, torch.tanh(x @ w)), (start, x), (w,))
+
+    def halved(z):
+        return while_loop_stack_output(lambda n, z: (z.abs() > 1).any(), lambda n, z: (n + 1, z / 2), (torch.tensor(0), z), ())
+
+    z = torch.tensor([5 + 1j, 0.5j])
+    return [c("powers", powers, torch.tensor(0), "f32 2x3", "f32 3x3", more=[[torch.tensor(n), "f32 2x3", "f32 3x3"] for n in (3, 7)]), c("halved", halved, z, more=[[z / 10], [z * 10]])]
 
 
 def rows_without_keys():
@@ -127,4 +156,4 @@ def rows_without_keys():
 
 
 def groups():
-    return {f.__name__: f() for f in (fast_paths, steps, hints, traced_regions, rows_without_keys)}
+    return {f.__name__: f() for f in (fast_paths, steps, hints, traced_regions, stacked_turns, rows_without_keys)}

@@ -11,7 +11,7 @@ from user_kernel_products import attention_gradients, chunked_attention, scaled_
 from user_kernels import (
     add_kernel, add_op, add_twice, add_upcast, append_kernel, cdiv, count_kernel, descriptor_kernel, double_, fill_column, heuristic_square,
     leaky, matmul_kernel, min_max_kernel, mul2_inplace_kernel, options_kernel, relu, rotate_kernel, row_shift_kernel, scaled_add,
-    softmax_kernel, strided_copy, strided_copy_to, tanh_like, transposing_kernel, two_stores_kernel, warps_kernel, weighted_sums)
+    scaled_or_added, softmax_kernel, strided_copy, strided_copy_to, tanh_like, transposing_kernel, two_stores_kernel, warps_kernel, weighted_sums)
 
 CASES = {}
 N = {0: torch.export.Dim("n", min=2, max=4096)}
@@ -269,6 +269,20 @@ class LaunchesFromData(Pair):
         add_kernel[((x > 0).sum().item() // 16,)](x, y, a, 96, BLOCK_SIZE=16)
         add_kernel[(6,)](x, y, b, (y > 0).sum().item(), BLOCK_SIZE=16)
         return a, b
+
+
+@case(8)
+class GridsOfPowers(Pair):
+    """The next power of two of a number that data decides, as a grid and as an argument; a truth that data decides; a number beyond 32 bits."""
+    def forward(self, x, y):
+        n = (x > 0).sum().item()
+        torch._check(n >= 1)
+        torch._check(n <= 96)
+        a, b, c = (torch.zeros_like(x) for _ in range(3))
+        add_kernel[(triton.next_power_of_2(n),)](x, y, a, 96, BLOCK_SIZE=1)
+        add_kernel[(6,)](x, y, b, triton.next_power_of_2(n), BLOCK_SIZE=16)
+        scaled_or_added[(6,)](x, c, 96, n > 10, (n + 3) << 33, BLOCK=16)
+        return a, b, c
 
 
 @case(8, 3, dynamic={"x": N, "y": N})

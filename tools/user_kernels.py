@@ -218,6 +218,17 @@ def descriptor_kernel(x_desc, out_desc, scale, ROWS: tl.constexpr, COLS: tl.cons
     out_desc.store([row, col], x * scale + 1)
 
 
+@triton.jit
+def scaled_or_added(in_ptr, out_ptr, n, flag, k, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(in_ptr + i, mask=i < n)
+    if flag:
+        x += (k >> 33).to(tl.float32)
+    else:
+        x *= 2
+    tl.store(out_ptr + i, x, mask=i < n)
+
+
 def cdiv(a, b):
     return (a + b - 1) // b
 

@@ -83,9 +83,13 @@ def _symbolic(value) -> str:
 
 
 def _integer_type(value) -> str:
-    """i32 where Triton would take it for the sizes seen; the compiled program checks that it holds for others."""
+    """i32 where Triton would take it for the sizes seen; the compiled program checks that it holds for others. Of what data decides nothing was seen:
+    i32 where that always holds, as AOTInductor does."""
+    if isinstance(value, torch.SymInt) and not value.node.has_hint():
+        bounds = value.node.shape_env.bound_sympy(value.node.expr)
+        return "i32" if bounds.lower >= -(1 << 31) and bounds.upper < (1 << 31) else "i64"
     if isinstance(value, torch.SymInt):
-        value = value.node.hint if value.node.has_hint() else 0
+        value = value.node.hint
     return "i32" if -(1 << 31) <= value < (1 << 31) else "i64" if value < (1 << 63) else "u64"
 
 
@@ -99,7 +103,7 @@ def _type(parameter, value) -> str:
     if isinstance(value, Descriptor):
         return f"tensordesc<{pointer_type(value.tensor.dtype)[1:]}[{', '.join(map(str, value.block_shape))}]>"
     annotated = str(getattr(parameter, "annotation_type", "") or "")
-    if isinstance(value, bool):
+    if isinstance(value, (bool, torch.SymBool)):
         return "u1"
     if isinstance(value, (int, torch.SymInt)):
         return annotated if annotated.startswith(("i", "u")) else _integer_type(value)

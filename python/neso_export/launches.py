@@ -31,7 +31,7 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 # What the graph holds of a launch's arguments; the rest is in the bundle.
-IN_GRAPH = (torch.Tensor, torch.SymInt, torch.SymFloat)
+IN_GRAPH = (torch.Tensor, *SYMBOLIC)
 
 
 class NesoExportError(RuntimeError):
@@ -242,8 +242,6 @@ def launch(kernel, grid, args, kwargs):
             raise NesoExportError(f"kernel '{base.__name__}' gets no value for '{p.name}'")
         if p.is_constexpr:
             value = _specialise(value)
-        if isinstance(value, torch.SymBool):
-            raise NesoExportError(f"kernel '{base.__name__}': argument '{p.name}' is a {type(value).__name__}; pass a tensor or a Python number")
         if TensorDescriptor and isinstance(value, TensorDescriptor):
             value = _descriptor(value, p.name, base.__name__)
         values[p.name] = value

@@ -24,6 +24,7 @@ public:
     skipSpace();
     if (e && pos_ != text_.size()) e = error("unexpected text at position " + std::to_string(pos_ + 1));
     if (e && hasFraction(*e)) e = error("a number with a fraction");
+    if (e && hasSmear(*e)) e = error("bits of numbers, other than those of the next power of two");
     if (!e) return fail(diag::BadExpression, {}, text_, why_);
     return *e;
   }
@@ -331,6 +332,35 @@ private:
     }
     return to == To::Ceil ? ceilDiv(e, denominator) : floorDiv(e, denominator);
   }
+  // Triton's next_power_of_2(n) is ((m | m//2) | (m | m//2)//4 | …) + 1 with m = n - 1: after each step all bits below the highest one are set in twice as
+  // many places. Until there are 64 of them the number stands in the expression as a symbol, which is recognised in the next step.
+  struct Smear {
+    Expr symbol, of; // bits of which number
+    int places;
+  };
+  bool hasSmear(Expr e) const {
+    const auto symbols = symbolsOf(e);
+    return std::any_of(smears_.begin(), smears_.end(), [&](const Smear &s) { return std::find(symbols.begin(), symbols.end(), s.symbol.symbol()) != symbols.end(); });
+  }
+  /// All bits of e below its highest one, and that; -1 of a negative number.
+  static Expr allBitsOf(Expr e) {
+    Expr bits = 0;
+    for (int k = 0; k < 63; ++k) bits = bits + where(le(int64_t{1} << k, e), int64_t{1} << k, 0);
+    return where(lt(e, 0), -1, bits);
+  }
+  std::optional<Expr> bitwiseOr(Expr a, Expr b) {
+    Smear step{{}, a, 1};
+    for (const Smear &s : smears_)
+      if (s.symbol == a) step = s;
+    if (b != floorDiv(a, int64_t{1} << step.places)) return error("bits of numbers, other than those of the next power of two");
+    step.places *= 2;
+    if (step.places == 64) return allBitsOf(step.of);
+    for (const Smear &s : smears_)
+      if (s.of == step.of && s.places == step.places) return s.symbol;
+    step.symbol = Symbol::size("bits." + std::to_string(smears_.size()));
+    smears_.push_back(step);
+    return step.symbol;
+  }
   /// Float('2.5', precision=53), exact or refused.
   std::optional<Expr> floatCall() {
     char quote = peek();
@@ -422,6 +452,7 @@ private:
         return over(a[0], *divisor);
       }
       if (name == "Pow" || name == "pow" || name == "PowByNatural") return pow(a[0], a[1]);
+      if (name == "BitwiseFn_bitwise_or") return hasSmear(a[1]) && !hasSmear(a[0]) ? bitwiseOr(a[1], a[0]) : bitwiseOr(a[0], a[1]);
       if (name == "LShift") return a[0] * pow(Expr(2), a[1]);
       if (name == "RShift") return floorDiv(a[0], pow(Expr(2), a[1]));
       if (name == "Eq" || name == "Equality") return eq(a[0], a[1]);
@@ -446,6 +477,7 @@ private:
   size_t pos_ = 0;
   int depth_ = 0;
   std::vector<Decimal> decimals_;
+  std::vector<Smear> smears_;
   std::string why_;
 };
 

@@ -66,21 +66,6 @@ bool isLittleWork(const graph::Graph &g) {
   return true;
 }
 
-/// Row c of a tensor in memory.
-Tensor rowOf(const Tensor &x, Expr c) { return select(x, 0, c); }
-void putRow(const Tensor &x, const Tensor &rows, Expr c) {
-  Lowering &ctx = rows.ctx();
-  auto one = [&](const Tensor &part, const Tensor &all) {
-    Strided w = *all.asStrided();
-    w.offset = w.offset + c * w.strides[0];
-    w.strides.erase(w.strides.begin());
-    ctx.store(part, w);
-  };
-  if (!rows.isComplex()) return one(x, rows);
-  one(x.real(), rows.real());
-  one(x.imag(), rows.imag());
-}
-
 } // namespace
 
 bool ModelLowering::refuse(const graph::Node &node, const std::string &why) {
@@ -104,7 +89,7 @@ std::optional<ModelLowering::Call> ModelLowering::readCall(const graph::Node &no
         call.lists.back().push_back(std::holds_alternative<ValueId>(s) ? std::get<ValueId>(s) : ValueId());
     }
   }
-  const size_t expected = node.target == "higher_order.cond" || node.target == "higher_order.while_loop" ? 2 : 1;
+  const size_t expected = node.target == "higher_order.cond" || node.target.starts_with("higher_order.while_loop") ? 2 : 1;
   if (call.bodies.size() != expected) {
     refuse(node, "it does not have the expected sub-graphs");
     return std::nullopt;
@@ -451,6 +436,12 @@ bool ModelLowering::lowerCall(const graph::Graph &g, const graph::Node &node, Va
   std::optional<Call> call = readCall(node);
   if (!call) return false;
   if (node.target == "higher_order.while_loop") return lowerWhile(g, *call, values);
+  if (node.target == "higher_order.while_loop_stack_output") {
+    Tensors rest;
+    for (size_t list = 1; list < call->lists.size(); ++list)
+      for (Tensor &x : inMemory(*call, list, values)) rest.push_back(std::move(x));
+    return lowerStacked(g, node, {call->bodies[0], call->bodies[1]}, operandsOf(*call, 0, values), rest, values);
+  }
   if (node.target == "higher_order.cond") {
     const std::vector<ValueId> outs = flatOutputs(node);
     const bool tensors = std::all_of(outs.begin(), outs.end(), [&](ValueId id) {
@@ -460,24 +451,7 @@ bool ModelLowering::lowerCall(const graph::Graph &g, const graph::Node &node, Va
     return both ? chooseCond(g, *call, values) : branchCond(g, *call, values);
   }
   if (!isInlined(node.target)) return lowerTurns(g, *call, values);
-  Tensors operands, results;
-  for (ValueId id : call->operands()) {
-    auto it = id.valid() ? values.find(id.value) : values.end();
-    operands.push_back(it == values.end() ? Tensor() : it->second);
-  }
-  const graph::Graph &body = *call->bodies[0];
-  // Calls of a region that was traced once (invoke_subgraph) share the graph of the first; its operators hold for that one's sizes.
-  for (size_t k = 0; k < operands.size() && k < body.inputs.size(); ++k)
-    if (operands[k].valid() && body.inputs[k].valid() && operands[k].sizes() != body.value(body.inputs[k]).type.sizes)
-      return refuse(node, fmt::format("its sub-graph was traced for another size of operand {}", k));
-  if (!lowerBody(body, operands, results)) return refuse(node, "its sub-graph takes another number of operands");
-  const std::vector<ValueId> outs = flatOutputs(node);
-  for (size_t k = 0; k < outs.size(); ++k) {
-    if (!outs[k].valid() || g.value(outs[k]).kind != graph::Value::Kind::Tensor) continue;
-    if (k >= results.size() || !results[k].valid()) return refuse(node, "a result of its sub-graph is not a tensor");
-    values[outs[k].value] = settle(g, outs[k], results[k]);
-  }
-  return true;
+  return lowerInlined(g, node, *call->bodies[0], call->operands(), values);
 }
 
 } // namespace neso::lower

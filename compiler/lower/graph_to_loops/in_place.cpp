@@ -172,7 +172,21 @@ void InPlace::settleBase(ValueId result, Values &values) {
   it->second.realize();
 }
 
-/// Follows a part that lies in its whole's memory: the scatter of it is the whole, without any work.
+/// Whether no two elements of the tensor are one in memory.
+static bool isApartFromItself(const Sizes &sizes, const Sizes &strides, const Facts &facts) {
+  const std::vector<int> order = orderOfStrides(sizes, strides, facts);
+  Expr extent = 1;
+  for (size_t k = order.size(); k-- > 0;) {
+    const size_t d = static_cast<size_t>(order[k]);
+    if (sizes[d].isConst(1)) continue;
+    if (!facts.provablyLessEqual(extent, strides[d])) return false;
+    extent = facts.simplify(extent + (sizes[d] - 1) * strides[d]);
+  }
+  return true;
+}
+
+/// Follows a part that lies in its whole's memory: the scatter of it is the whole, without any work. Not of a whole that shows one element at
+/// several places (what is repeated): there the part is in all of them, and the scatter changes one.
 void InPlace::absorb(Lowering &ctx, ValueId source, const Tensor &x, Values &values) {
   for (size_t i : readers_[source.value]) {
     const Node &n = graph_.nodes[i];
@@ -182,6 +196,7 @@ void InPlace::absorb(Lowering &ctx, ValueId source, const Tensor &x, Values &val
     auto will = coming_.find(self.value);
     if (have == values.end() && will == coming_.end()) continue;
     Tensor whole = have != values.end() ? have->second : will->second;
+    if (const std::optional<Strided> at = whole.isComplex() ? std::nullopt : whole.asStrided(); at && !isApartFromItself(whole.sizes(), at->strides, ctx.facts)) continue;
     Values two = values;
     two[self.value] = whole, two[source.value] = x;
     OpCall call(ctx, graph_, n, two);
@@ -306,19 +321,6 @@ bool InPlace::release(Lowering &ctx, const Region &region, ValueId result, const
   for (int32_t v : late)
     if (meets(ctx, values.at(v), region)) save(ctx, v, values);
   why = late.empty() ? "" : fmt::format(", {} saved before", graph_.values[static_cast<size_t>(late[0])].name);
-  return true;
-}
-
-/// Whether no two elements of the tensor are one in memory.
-static bool isApartFromItself(const Sizes &sizes, const Sizes &strides, const Facts &facts) {
-  const std::vector<int> order = orderOfStrides(sizes, strides, facts);
-  Expr extent = 1;
-  for (size_t k = order.size(); k-- > 0;) {
-    const size_t d = static_cast<size_t>(order[k]);
-    if (sizes[d].isConst(1)) continue;
-    if (!facts.provablyLessEqual(extent, strides[d])) return false;
-    extent = facts.simplify(extent + (sizes[d] - 1) * strides[d]);
-  }
   return true;
 }
 

@@ -5,6 +5,7 @@
 #include "lower/graph_to_loops/bisect.h"
 #include "lower/graph_to_loops/data_sizes.h"
 #include "lower/graph_to_loops/op_call.h"
+#include "lower/graph_to_loops/turns.h"
 
 namespace neso::lower {
 
@@ -283,6 +284,8 @@ static double identityOf(StoreMode m, DType t) {
 /// The type in which a scatter of that mode is collected.
 static DType scatterType(const std::string &mode, DType t) { return mode == "set" ? t : collectType(t); }
 
+static bool multiplies(const std::string &mode) { return mode == "prod" || mode == "multiply"; }
+
 /// x with src collected into it at positions `where` over `ranges`. into: memory of x that is to change (toChange), of scatterType; absent: a
 /// copy.
 static Tensor scatterReduce(const Tensor &x, const Sizes &ranges,
@@ -291,7 +294,7 @@ static Tensor scatterReduce(const Tensor &x, const Sizes &ranges,
   Lowering &ctx = x.ctx();
   const DType t = scatterType(mode, x.dtype());
   StoreMode m = mode == "set"                          ? StoreMode::Set
-                : mode == "prod" || mode == "multiply" ? StoreMode::AtomicMul
+                : multiplies(mode) ? StoreMode::AtomicMul
                 : mode == "amax"                       ? StoreMode::AtomicMax
                 : mode == "amin"                       ? StoreMode::AtomicMin
                                                        : StoreMode::AtomicAdd;
@@ -329,6 +332,44 @@ static Tensor scatterReduce(const Tensor &x, const Sizes &ranges,
   return cast(r, x.dtype());
 }
 
+/// x, of complex numbers, with src multiplied into it at positions `where` over `ranges`: no store of one part knows the other, so one position of
+/// dimension d after the other is. The positions of one turn lie at different places, since `where` moves along d alone.
+static Tensor complexProducts(const Tensor &x, const Sizes &ranges, size_t d, const std::function<Index(BodyBuilder &, const Index &)> &where, Tensor src, bool includeSelf) {
+  Lowering &ctx = x.ctx();
+  const DType t = toReal(x.dtype());
+  const Tensor all = carry(x), re = all.real(), im = all.imag();
+  src = carry(src);
+  if (!includeSelf)
+    for (bool real : {true, false})
+      ctx.scatter(
+          ranges, [&](BodyBuilder &b, const Index &i) { return Lowering::ScatterItem{where(b, i), b.constant(t, real ? 1 : 0), {}}; },
+          *(real ? re : im).asStrided(), t, StoreMode::Set);
+  Sizes places = ranges;
+  places.erase(places.begin() + static_cast<int64_t>(d));
+  forTurns(ctx, ranges[d], [&](Expr turn) {
+    auto in = [d, turn](Index i) {
+      i.insert(i.begin() + static_cast<int64_t>(d), turn);
+      return i;
+    };
+    auto part = [&](bool real) {
+      return Tensor::lazy(ctx, t, places, [=](BodyBuilder &b, const Index &i) {
+        const Index from = in(i), at = where(b, from);
+        const Val a = re.at(b, at), c = im.at(b, at), p = src.real().at(b, from), q = src.imag().at(b, from);
+        return real ? a * p - c * q : a * q + c * p;
+      });
+    };
+    const Tensor newRe = part(true).realize(), newIm = part(false).realize();
+    for (bool real : {true, false})
+      ctx.scatter(
+          places, [&](BodyBuilder &b, const Index &i) { return Lowering::ScatterItem{where(b, in(i)), (real ? newRe : newIm).at(b, i), {}}; },
+          *(real ? re : im).asStrided(), t, StoreMode::Set);
+  });
+  return all;
+}
+
+/// Products of complex numbers are collected by an operator that sees both parts, all else part by part.
+static Tensors onBothOrParts(OpCall &o, LowerFn fn) { return o.lower({fn, o.has("reduce") && multiplies(o.text("reduce")) ? OnComplex::Own : OnComplex::Parts}); }
+
 static Tensors scatterOp(OpCall &o) {
   Tensor x0 = o.t("self"), index = o.t("index"), x = x0;
   const std::string &n = o.node.target;
@@ -336,14 +377,16 @@ static Tensors scatterOp(OpCall &o) {
   src = cast(src, x.dtype());
   std::string mode = n.find("scatter_add") != std::string::npos ? "sum" : o.has("reduce") ? o.text("reduce") : "set";
   if (mode == "add") mode = "sum";
-  if (mode != "sum" && mode != "set" && o.ofPart()) return o.fail("only sums of complex numbers are collected");
+  if (mode != "sum" && mode != "set" && mode != "mean" && o.ofPart()) return o.fail("complex numbers have no order");
   if (x.rank() == 0) x = reshape(x, {1});
   if (index.rank() == 0) index = reshape(index, {1});
   if (src.rank() == 0) src = broadcastTo(src, index.sizes());
   if (index.numel().isConst(0)) return {x0};
+  const bool both = x.isComplex();
   Tensors reads{index, src};
-  const Strided into = toChange(o, x, scatterType(mode, x.dtype()), reads);
+  const std::optional<Strided> into = both ? std::nullopt : std::optional(toChange(o, x, scatterType(mode, x.dtype()), reads));
   index = reads[0], src = reads[1];
+  if (both) index.realize();
   index.reused();
   size_t d = static_cast<size_t>(wrap(o.integer("dim"), x.rank()));
   Expr bound = x.sizes()[d];
@@ -354,6 +397,7 @@ static Tensors scatterOp(OpCall &o) {
   };
   // The source may be larger than the index: its leading part counts.
   Sizes ranges = index.sizes();
+  if (both) return {reshape(complexProducts(x, ranges, d, where, src, o.flag("include_self", true)), x0.sizes())};
   Tensor part = remap(src, ranges, [](const Index &i) { return i; });
   return {reshape(scatterReduce(x, ranges, where, part, mode, o.flag("include_self", true), into), x0.sizes())};
 }
@@ -367,7 +411,7 @@ static Tensors indexAddOp(OpCall &o) {
   std::string mode = n.find("index_add") != std::string::npos      ? "sum"
                      : n.find("index_reduce") != std::string::npos ? o.text("reduce")
                                                                    : "set";
-  if (mode != "sum" && mode != "set" && o.ofPart()) return o.fail("only sums of complex numbers are collected");
+  if (mode != "sum" && mode != "set" && mode != "mean" && o.ofPart()) return o.fail("complex numbers have no order");
   if (mode == "sum" && o.has("alpha")) {
     const double alpha = o.number("alpha", 1);
     if (alpha != 1) src = o.ofPart() ? mulNumber(src, alpha) : mul(src, cast(o.t("alpha"), x.dtype()));
@@ -375,9 +419,11 @@ static Tensors indexAddOp(OpCall &o) {
   if (x.rank() == 0) x = reshape(x, {1});
   if (index.rank() == 0) index = reshape(index, {1});
   size_t d = static_cast<size_t>(wrap(o.integer("dim"), x.rank()));
+  const bool both = x.isComplex();
   Tensors reads{index, src};
-  const Strided into = toChange(o, x, scatterType(mode, x.dtype()), reads);
+  const std::optional<Strided> into = both ? std::nullopt : std::optional(toChange(o, x, scatterType(mode, x.dtype()), reads));
   index = reads[0], src = reads[1];
+  if (both) index.realize();
   index.reused();
   Sizes ranges = x.sizes();
   ranges[d] = index.sizes()[0];
@@ -392,6 +438,7 @@ static Tensors indexAddOp(OpCall &o) {
     j[d] = b.indirect(index.at(b, {i[d]}), bound, fill, true);
     return j;
   };
+  if (both) return {reshape(complexProducts(x, ranges, d, where, src, o.flag("include_self", true)), x0.sizes())};
   return {reshape(scatterReduce(x, ranges, where, src, mode, o.flag("include_self", true), into), x0.sizes())};
 }
 
@@ -733,10 +780,10 @@ static void addIndices(OpTable &t) {
   });
   t.add("index_select.default",
         [](OpCall &o) -> Tensors { return {indexSelect(o.t("self"), o.integer("dim"), o.t("index"))}; });
-  t.add("scatter.src scatter.value scatter.reduce scatter.value_reduce scatter_add.default scatter_reduce.two",
-        scatterOp);
-  t.add("index_add.default index_copy.default index_fill.int_Scalar index_fill.int_Tensor index_reduce.default",
-        indexAddOp);
+  t.add("scatter.src scatter.value scatter_add.default", scatterOp);
+  t.add("scatter.reduce scatter.value_reduce scatter_reduce.two", [](OpCall &o) { return onBothOrParts(o, scatterOp); });
+  t.add("index_add.default index_copy.default index_fill.int_Scalar index_fill.int_Tensor", indexAddOp);
+  t.add("index_reduce.default", [](OpCall &o) { return onBothOrParts(o, indexAddOp); });
   t.add("take.default", takeOp);
   t.add("put.default", putOp);
 }
@@ -792,8 +839,8 @@ static void addEmbeddings(OpTable &t) {
 void addIndexing(OpTable &t) {
   addIndices(t);
   addEmbeddings(t);
-  t.onComplex(OnComplex::Own, "index _unsafe_index gather take_along_dim index_select take embedding");
-  t.onComplex(OnComplex::Parts, "index_put _unsafe_index_put _index_put_impl scatter scatter_add scatter_reduce index_add index_copy index_fill index_reduce put "
+  t.onComplex(OnComplex::Own, "index _unsafe_index gather take_along_dim index_select take embedding scatter.reduce scatter.value_reduce scatter_reduce index_reduce");
+  t.onComplex(OnComplex::Parts, "index_put _unsafe_index_put _index_put_impl scatter.src scatter.value scatter_add index_add index_copy index_fill put "
                                 "masked_scatter _unsafe_masked_index _unsafe_masked_index_put_accumulate");
 }
 

@@ -54,7 +54,8 @@ bool isInlined(std::string_view target) {
 }
 
 bool isCall(std::string_view target) {
-  return isInlined(target) || target == "higher_order.cond" || target == "higher_order.while_loop" || target == "higher_order.map_impl" ||
+  return isInlined(target) || target == "higher_order.cond" || target == "higher_order.while_loop" || target == "higher_order.while_loop_stack_output" ||
+         target == "higher_order.map_impl" ||
          target == "higher_order.scan" || target == "higher_order.associative_scan";
 }
 

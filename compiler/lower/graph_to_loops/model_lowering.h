@@ -64,6 +64,12 @@ private:
   std::optional<Expr> conditionOf(const graph::Graph &g, const graph::Argument &a, const Values &values);
   bool refuse(const graph::Node &node, const std::string &why);
   void lowerAssertion(const graph::Graph &g, const graph::Node &node);
+  // ---- stacked.cpp
+  bool lowerStacked(const graph::Graph &g, const graph::Node &node, std::array<const graph::Graph *, 2> bodies, const std::vector<Tensor> &initial,
+                    const std::vector<Tensor> &rest, Values &values);
+  // ---- inlined.cpp
+  const graph::Graph &forThisCall(const graph::Graph &g, const graph::Node &node, const graph::Graph &body, const std::vector<graph::ValueId> &operands);
+  bool lowerInlined(const graph::Graph &g, const graph::Node &node, const graph::Graph &traced, const std::vector<graph::ValueId> &ids, Values &values);
 
   void findUnsupported(const graph::Graph &g);
   void lowerNode(const graph::Graph &g, const graph::Node &node, Values &values);

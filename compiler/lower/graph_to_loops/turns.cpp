@@ -63,6 +63,20 @@ bool liesThere(const Tensor &x, const Tensor &to) {
 
 } // namespace
 
+Tensor rowOf(const Tensor &x, Expr c) { return select(x, 0, c); }
+void putRow(const Tensor &x, const Tensor &rows, Expr c) {
+  Lowering &ctx = rows.ctx();
+  auto one = [&](const Tensor &part, const Tensor &all) {
+    Strided w = *all.asStrided();
+    w.offset = w.offset + c * w.strides[0];
+    w.strides.erase(w.strides.begin());
+    ctx.store(part, w);
+  };
+  if (!rows.isComplex()) return one(x, rows);
+  one(x.real(), rows.real());
+  one(x.imag(), rows.imag());
+}
+
 void putAll(Tensors from, const Tensors &to) {
   std::vector<std::set<BufferId>> reads;
   std::vector<size_t> waiting;

@@ -16,6 +16,9 @@ Tensor place(Lowering &ctx, DType t, const Sizes &sizes);
 void put(const Tensor &x, const Tensor &into);
 /// x in memory of its own.
 Tensor carry(const Tensor &x);
+/// Row c of a tensor in memory, and what puts one there.
+Tensor rowOf(const Tensor &x, Expr c);
+void putRow(const Tensor &x, const Tensor &rows, Expr c);
 /// The buffer in which what carry() made lies.
 BufferId bufferOf(const Tensor &carried);
 /// The end of a turn: what was computed from the carried values takes their place, all at once. What lies there already stays, what nobody

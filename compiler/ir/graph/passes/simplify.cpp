@@ -306,7 +306,7 @@ void removeDeadIn(Graph &g, const std::unordered_set<Symbol> &asserted) {
         op ? op->mutates()
            : !(isSymbolicOp(n) || oneOf(n.target, {"neso.launch", "higher_order.cond", "higher_order.map_impl",
                                                    "higher_order.scan", "higher_order.associative_scan",
-                                                   "higher_order.while_loop"}));
+                                                   "higher_order.while_loop", "higher_order.while_loop_stack_output"}));
     if (op && op->returns.empty()) effect = true;
     // What the exporter took to be one number the run must find to be that: its assertions, over a constant, say nothing.
     if (statesANumber(g, n)) effect = true;
