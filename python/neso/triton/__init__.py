@@ -67,9 +67,9 @@ def provide():
     if found is not None and found is not sys.modules[__name__]:
         raise ImportError("Triton is imported already; call neso.triton.provide() first, or neso.triton.activate() to run Triton's own kernels on the CPU")
     from . import language, runtime, testing, tools
-    here = {"": sys.modules[__name__], ".language": language, ".language.core": language, ".runtime": runtime, ".runtime.jit": runtime, ".runtime.autotuner": runtime,
+    here = {"": sys.modules[__name__], ".language": language, ".runtime": runtime, ".runtime.jit": runtime, ".runtime.autotuner": runtime,
             ".runtime.driver": runtime, ".testing": testing, ".tools": tools, ".tools.tensor_descriptor": tools}
-    for name in ("math", "extra", "extra.cuda", "extra.libdevice", "extra.cuda.libdevice", "target_info"):
+    for name in ("core", "standard", "random", "math", "extra", "extra.cuda", "extra.libdevice", "extra.cuda.libdevice", "target_info"):
         here[".language." + name] = sys.modules[f"{language.__name__}.{name}"]
     tools.tensor_descriptor = tools
     from ._device import Absent

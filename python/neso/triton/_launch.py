@@ -1,10 +1,13 @@
 """Kernels without Triton: `jit`, and what a launch of one does. Arguments are specialised by Triton's rules: a whole number that is 1 becomes a
 constant, one that 16 divides is known to be so, and so are addresses."""
 
+import hashlib
 import inspect
 import os
+import re
 import sys
 import tempfile
+import textwrap
 from collections import namedtuple
 
 from .. import _program, cache
@@ -13,7 +16,7 @@ from .._dtypes import ROWS
 from .._errors import Error, InputError
 from . import _interpret
 from . import language as tl
-from ._source import FROM_TORCH, Source, literal
+from ._source import FROM_TORCH, Source, functions_in, literal
 
 # Of a launch, by keyword; a kernel that has a parameter of that name gets it too, as in Triton.
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "num_consumer_groups", "num_buffers_warp_spec", "enable_fp_fusion", "launch_cooperative_grid", "launch_pdl",
@@ -238,7 +241,7 @@ class JITFunction(KernelInterface):
         self.params = [_Parameter(i, p, do_not_specialize or (), do_not_specialize_on_alignment or ()) for i, p in enumerate(parameters)]
         self.arg_names = [p.name for p in self.params]
         self._at = {name: i for i, name in enumerate(self.arg_names)}
-        self._compiled, self._hooks, self._sources, self._launcher = {}, [], {}, None
+        self._compiled, self._hooks, self._sources, self._launcher, self._digest = {}, [], {}, None, None
 
     def __call__(self, *args, **kwargs):
         if self.constexpr:
@@ -253,7 +256,16 @@ class JITFunction(KernelInterface):
 
     @property
     def src(self):
-        return inspect.getsource(self.fn)
+        """From `def` on: programs put it into files of theirs."""
+        text = textwrap.dedent(inspect.getsource(self.fn))
+        return text[re.search(r"^def\s+\w+\s*\(", text, re.MULTILINE).start():]
+
+    @property
+    def cache_key(self):
+        """Differs where the source differs, its own or that of what it uses: programs that generate kernels name files by it."""
+        if self._digest is None:
+            self._digest = hashlib.sha256(Source(self).text().encode()).hexdigest()
+        return self._digest
 
     def bind(self, args, kwargs):
         """(values in order, options of the launch)."""
@@ -321,19 +333,19 @@ class JITFunction(KernelInterface):
         key = tuple(id(f) for f in functions)
         if key not in self._sources:
             collected = Source(self, functions)
-            self._sources[key] = collected.text(), collected.file, functions
-        return self._sources[key][:2]
+            self._sources[key] = collected.text(), collected.file, collected.names, functions
+        return self._sources[key][:3]
 
     def request(self, values, options):
         """(source, its file, arguments of the program, names of the parameters that are constants) for the kernel of these values."""
         declared = _Declared()
         for p, value in zip(self.params, values):
             p.declare(value, declared)
-        functions = tuple(v for _, v in declared.constants if isinstance(v, JITFunction))
-        text, file = self.source(functions)
+        functions = tuple(f for _, v in declared.constants for f in functions_in(v))
+        text, file, names = self.source(functions)
         arguments = ["--signature", ", ".join(declared.signature)]
         for name, value in declared.constants:
-            arguments += ["--constexpr", f"{name}={literal(value)}"]
+            arguments += ["--constexpr", f"{name}={literal(value, names)}"]
         for name, value in declared.hints:
             arguments += ["--hint", f"{name}={value}"]
         for option in ("num_warps", "num_stages"):
