@@ -11,7 +11,7 @@ from . import language as tl
 
 
 def literal(value, names={}):
-    """A compile-time value as the front end reads it. `names`: how functions are called that are not called by their own name, by id."""
+    """A compile-time value as the front end reads it. `names`: what the kernel's file calls functions and classes, by id."""
     from ._launch import JITFunction
     if isinstance(value, tl.constexpr):
         return literal(value.value, names)
@@ -26,7 +26,8 @@ def literal(value, names={}):
     if isinstance(value, tl.dtype):
         return "tl." + value.name
     if isinstance(value, (tuple, list)):
-        return "(" + ", ".join(literal(v, names) for v in value) + ("," if len(value) == 1 else "") + ")"
+        kind = names.get(id(type(value)), type(value).__name__) if hasattr(value, "_fields") else ""
+        return kind + "(" + ", ".join(literal(v, names) for v in value) + ("," if len(value) == 1 else "") + ")"
     if isinstance(value, JITFunction):
         return names.get(id(value.fn), value.__name__)
     if str(type(value)) == "<class 'torch.dtype'>":
@@ -34,13 +35,13 @@ def literal(value, names={}):
     raise Error(f"a kernel cannot be compiled for a value of type {type(value).__name__}; pass numbers, text, types, tuples of them or functions with @triton.jit")
 
 
-def functions_in(value):
-    """The kernels' functions among a compile-time value, which may be a tuple of them."""
+def named_in(value):
+    """The kernels' functions among a value, which may be a tuple of them, and the classes of named tuples."""
     from ._launch import JITFunction
     if isinstance(value, tl.constexpr):
-        return functions_in(value.value)
+        return named_in(value.value)
     if isinstance(value, (tuple, list)):
-        return [f for v in value for f in functions_in(v)]
+        return ([type(value)] if hasattr(value, "_fields") else []) + [f for v in value for f in named_in(v)]
     return [value] if isinstance(value, JITFunction) else []
 
 
@@ -85,12 +86,12 @@ class Source:
     def __init__(self, kernel, values=()):
         from ._launch import JITFunction
         self.jit, self.head, self.functions, self.tail, self.bound = JITFunction, ["import triton", "import triton.language as tl"], [], [], {"triton": None, "tl": None}
-        # Functions by id → their names in the file.
+        # Functions and classes by id → their names in the file.
         self.names = {}
         self.file = inspect.getsourcefile(kernel.fn)
         self.function(kernel.fn, "@triton.jit")
-        for function in values:
-            self.add(function.__name__, function, kernel.__name__, False)
+        for named in values:
+            self.add(named.__name__, named, kernel.__name__, False)
 
     def bind(self, name, value, avoid=()):
         """(how `value` is called in the file, whether that is new): as given where nothing else is called so."""
@@ -134,16 +135,17 @@ class Source:
         elif isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
             name, new = self.bind(name, value, avoid)
             if new:
+                self.names[id(value)] = name
                 self.tail += ["from typing import NamedTuple", *_named_tuple(name, value)]
         elif isinstance(value, types.FunctionType):
             raise Error(f"kernel '{owner}' uses '{name}', which is no kernel function; decorate it with triton.jit")
         else:
             name, new = self.bind(name, value, avoid)
             if new:
-                for function in functions_in(value):
-                    self.add(function.__name__, function, owner, False)
+                for named in named_in(value):
+                    self.add(named.__name__, named, owner, False)
                 text = literal(value, self.names)
-                (self.tail if functions_in(value) else self.head).append(f"{name} = tl.constexpr({text})" if isinstance(value, tl.constexpr) else f"{name} = {text}")
+                (self.tail if named_in(value) else self.head).append(f"{name} = tl.constexpr({text})" if isinstance(value, tl.constexpr) else f"{name} = {text}")
         return name
 
     def rename(self, name, called, fn, avoid):

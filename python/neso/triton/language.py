@@ -5,6 +5,8 @@ import operator
 import sys
 from types import ModuleType
 
+from ._device import spec_of
+
 
 class constexpr:
     """A value that is known when a kernel is compiled; also the annotation of such parameters."""
@@ -129,6 +131,7 @@ class _Open(ModuleType):
 
 def _module(name, kind=ModuleType):
     made = kind(f"{__name__}.{name}")
+    made.__spec__ = spec_of(made)
     sys.modules[made.__name__] = made
     return made
 
