@@ -378,6 +378,21 @@ class Part:
         return self._address
 
 
+LIMITS = np.finfo("f4")
+
+
+@triton.jit
+def limited(x: np.ndarray, out: np.ndarray, n: int, N: tl.constexpr, LOW: tl.constexpr = LIMITS.tiny, HIGH=LIMITS.bits // 4) -> None:
+    i = tl.arange(0, N)
+    tl.store(out + i, tl.clamp(tl.load(x + i), LOW, HIGH) + n)
+
+
+def test_defaults_are_what_python_computed_and_annotations_are_for_people():
+    x, out = np.linspace(-20, 20, 32, dtype="f4"), np.zeros(32, "f4")
+    limited[(1,)](x, out, 2, 32)
+    np.testing.assert_allclose(out, np.clip(x, 0, 8) + 2)
+
+
 def test_modules_have_names_of_their_own(tmp_path):
     threes, fives = _helpers("threes", 3, tmp_path), _helpers("fives", 5, tmp_path)
     scaled = fives.scaled

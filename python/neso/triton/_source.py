@@ -25,6 +25,8 @@ def literal(value, names={}):
             return kind.__repr__(value)
     if isinstance(value, tl.dtype):
         return "tl." + value.name
+    if type(value).__module__ == "numpy" and hasattr(value, "item") and not hasattr(value, "__len__"):
+        return literal(value.item())
     if isinstance(value, (tuple, list)):
         kind = names.get(id(type(value)), type(value).__name__) if hasattr(value, "_fields") else ""
         return kind + "(" + ", ".join(literal(v, names) for v in value) + ("," if len(value) == 1 else "") + ")"
@@ -176,9 +178,32 @@ class Source:
         edits, on_host = _Edits(text), decorator != "@triton.jit"
         if name != fn.__name__:
             edits.lines[node.lineno - 1] = edits.lines[node.lineno - 1].replace(f"def {fn.__name__}", f"def {name}", 1)
-        self.names_in(node, scope, local, fn, on_host, edits)
+        self.defaults(node, fn, edits, lambda part: self.names_in(part, scope, local, fn, on_host, edits))
+        for part in node.body:
+            self.names_in(part, scope, local, fn, on_host, edits)
+        for annotation in [*[a.annotation for a in ast.walk(node) if isinstance(a, ast.arg)], node.returns]:
+            try:
+                if annotation is not None:
+                    self.names_in(annotation, scope, local, fn, on_host, edits)
+            except Error:
+                """Whatever else it says, it says so to people."""
         self.functions.append((inspect.getsourcefile(fn), max(first, 1) + node.lineno - 1, [decorator or "", *edits.done()[node.lineno - 1:]]))
         return name
+
+    def defaults(self, node, fn, edits, bring):
+        """Defaults of parameters: Python computed them already, with whatever it has."""
+        named = fn.__kwdefaults__ or {}
+        given = [*zip(node.args.defaults, fn.__defaults__ or ()), *[(d, named[a.arg]) for a, d in zip(node.args.kwonlyargs, node.args.kw_defaults) if d is not None]]
+        for part, value in given:
+            if isinstance(part, ast.Constant):
+                continue
+            if named_in(value) or isinstance(value, tl.Function):
+                bring(part)
+                continue
+            try:
+                edits.add(part, literal(value))
+            except Error:
+                """Only who leaves the argument out needs it."""
 
     def names_in(self, node, scope, local, fn, on_host, edits):
         """Brings along what stands in a piece of the function's syntax tree."""
