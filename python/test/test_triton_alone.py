@@ -1,8 +1,10 @@
 """Kernels without Triton, by Neso's own front end, on NumPy's arrays. Expected values are NumPy's."""
+import importlib.util
 import json
 import re
 import subprocess
 import sys
+from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
@@ -264,8 +266,8 @@ def test_tuples_of_tensors_and_numbers():
         out = np.zeros(64, "f4")
         weighted[(1,)](parts, lengths, (weights, shift), out, 64)
         np.testing.assert_allclose(out, expected(parts, lengths, weights, shift), rtol=1e-5)
-    with pytest.raises(neso.Error, match="'lengths' is a tuple with a NoneType in it"):
-        weighted[(1,)]((x,), (None,), ((1,), 0.5), out, 64)
+    with pytest.raises(neso.Error, match="'lengths' is a tuple with a str in it"):
+        weighted[(1,)]((x,), ("1",), ((1,), 0.5), out, 64)
     with pytest.raises(neso.InputError, match="lies in the host's memory"):
         weighted[(1,)]((Far(),), (1,), ((1,), 0.5), out, 64)
 
@@ -294,8 +296,133 @@ def test_named_tuples_inside_of_kernels():
     x, y, out = np.random.rand(32).astype("f4"), np.random.rand(32).astype("f4"), np.zeros(32, "f4")
     paired[(1,)](x, y, out, 32)
     np.testing.assert_allclose(out, y * 6 - x, rtol=1e-5)
-    with pytest.raises(neso.Error, match="'lengths' is a named tuple, Pair"):
-        weighted[(1,)]((x,), Pair(1, 2), ((1,), 0.5), out, 32)
+
+
+@triton.jit
+def two_times(x):
+    return x * 2
+
+
+@triton.jit
+def optional(parts, pair, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    total = tl.zeros([N], tl.float32)
+    for k in tl.static_range(len(parts)):
+        if parts[k] is not None:
+            total += tl.load(parts[k] + i)
+    if pair.second is None:
+        total += pair.first
+    else:
+        total = pair.second(total) + tl.load(pair.first + i)
+    tl.store(out + i, total * pair.scale)
+
+
+def test_tuples_hold_what_is_known_and_have_names():
+    x, y, out = np.random.rand(32).astype("f4"), np.random.rand(32).astype("f4"), np.zeros(32, "f4")
+    for parts in ((x, None, y), (None, x), (None, None)):
+        there = sum((p for p in parts if p is not None), np.zeros(32, "f4"))
+        optional[(1,)](parts, Pair(0.5, None), out, 32)
+        np.testing.assert_allclose(out, (there + 0.5) * 3, rtol=1e-5)
+        optional[(1,)](parts, Pair(y, two_times, tl.constexpr(2)), out, 32)
+        np.testing.assert_allclose(out, (there * 2 + y) * 2, rtol=1e-5)
+    # Another function is another kernel.
+    optional[(1,)]((x,), Pair(y, combined_of(x), 1), out, 32)
+    np.testing.assert_allclose(out, x * 5 + y, rtol=1e-5)
+
+
+def combined_of(_):
+    @triton.jit
+    def two_times(x):
+        return x * 5
+    return two_times
+
+
+class Level(IntEnum):
+    LOW = 2
+
+
+HELPERS = """
+import neso.triton as triton
+import neso.triton.language as tl
+FACTOR = tl.constexpr(FACTOR_VALUE)
+
+def unwrapped(n):
+    return n.value if isinstance(n, tl.constexpr) else n
+
+@tl.constexpr
+def twice(n):
+    return unwrapped(n) * 2
+
+@triton.jit
+def scaled(x):
+    return x * FACTOR
+"""
+
+
+def _helpers(name, factor, folder):
+    path = folder / f"{name}.py"
+    path.write_text(HELPERS.replace("FACTOR_VALUE", str(factor)))
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Part:
+    """A part of an array, as programs hand it to Triton: an address and a dtype."""
+
+    def __init__(self, array, at):
+        self.dtype, self._address = array.dtype, array.ctypes.data + at * array.itemsize
+
+    def data_ptr(self):
+        return self._address
+
+
+LIMITS = np.finfo("f4")
+
+
+@triton.jit
+def limited(x: np.ndarray, out: np.ndarray, n: int, N: tl.constexpr, LOW: tl.constexpr = LIMITS.tiny, HIGH=LIMITS.bits // 4) -> None:
+    i = tl.arange(0, N)
+    tl.store(out + i, tl.clamp(tl.load(x + i), LOW, HIGH) + n)
+
+
+def test_defaults_are_what_python_computed_and_annotations_are_for_people():
+    x, out = np.linspace(-20, 20, 32, dtype="f4"), np.zeros(32, "f4")
+    limited[(1,)](x, out, 2, 32)
+    np.testing.assert_allclose(out, np.clip(x, 0, 8) + 2)
+
+
+def test_modules_have_names_of_their_own(tmp_path):
+    threes, fives = _helpers("threes", 3, tmp_path), _helpers("fives", 5, tmp_path)
+    scaled = fives.scaled
+    (FACTOR, both) = (tl.constexpr(100), tl.constexpr((threes.scaled, scaled)))
+
+    @triton.jit
+    def kernel(x, out, N: tl.constexpr, LEVEL: tl.constexpr):
+        i = tl.arange(0, N)
+        threes_scaled = tl.load(x + i)
+        v = threes.scaled(threes_scaled) + scaled(threes_scaled) + FACTOR + both[0](threes_scaled)
+        tl.store(out + i, v + threes.twice(LEVEL) + fives.FACTOR)
+
+    x, out = np.random.rand(32).astype("f4"), np.zeros(32, "f4")
+    kernel[(1,)](Part(x, 16), Part(out, 16), 16, Level.LOW)
+    np.testing.assert_allclose(out[16:], x[16:] * 11 + 109, rtol=1e-5)
+    assert (out[:16] == 0).all()
+    assert kernel.src.startswith("def kernel(") and kernel.__globals__ is globals()
+    # By what a kernel is and uses.
+    assert threes.scaled.cache_key == _helpers("threes", 3, tmp_path).scaled.cache_key != fives.scaled.cache_key
+
+
+def test_parts_of_torch_that_look_for_triton():
+    pytest.importorskip("torch")
+    program = ("import neso.triton; neso.triton.provide(); import torch, torch._dynamo, torch._inductor.runtime.triton_compat, triton.language.core as core\n"
+               "from triton.language.standard import zeros_like; from triton.runtime.errors import OutOfResources\n"
+               "import importlib.util; assert all(importlib.util.find_spec('triton.' + n) for n in ('backends', 'profiler', 'language.extra.libdevice'))\n"
+               "spec = importlib.util.find_spec('triton.language.extra.libdevice'); module = importlib.util.module_from_spec(spec); spec.loader.exec_module(module); module.rsqrt\n"
+               "print(torch.compiler.disable(lambda x: x + 1)(1), core._unwrap_if_constexpr(core.constexpr(3) * 2))")
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.stdout == "2 6\n", run.stderr
 
 
 @triton.jit

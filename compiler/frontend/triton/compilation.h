@@ -38,7 +38,8 @@ private:
   Status placePositional(const std::vector<std::string> &positional, std::vector<std::optional<SigType>> &found);
   bool isFixed(size_t parameter);
   Error wrongCount(size_t types);
-  Value argument(const SigType &t, std::vector<mlir::Type> &irTypes);
+  Result<Value> argument(const std::string &name, const SigType &t, std::vector<mlir::Type> &irTypes);
+  Result<Value> tupleArgument(const std::string &name, const SigType &t, std::vector<mlir::Type> &irTypes);
   /// Run-time parameters: their values by number, and the types of the function's arguments that they become.
   struct Arguments {
     std::vector<std::pair<size_t, Value>> values;

@@ -102,11 +102,11 @@ Result<Value> Compilation::literal(const std::string &name, const std::string &t
   // Names of the language are in reach even where the file does not import them as tl.
   if (!v && python.starts_with("tl.")) {
     c_.error.reset();
-    Frame f;
+    Frame f, *caller = c_.frame;
     f.module = module_;
     c_.frame = &f;
     v = e_.language(python);
-    c_.frame = nullptr;
+    c_.frame = caller;
   }
   if (!v || v.kind == Kind::Opaque) {
     c_.error.reset();
@@ -213,18 +213,33 @@ Result<std::vector<SigType>> Compilation::signature() {
   return out;
 }
 
+/// A parameter that is a tuple, also one of a class with names for its parts.
+Result<Value> Compilation::tupleArgument(const std::string &name, const SigType &t, std::vector<mlir::Type> &irTypes) {
+  CallArgs parts;
+  for (const SigType &i : t.items) {
+    Result<Value> part = i.kind == SigType::Constexpr ? literal(name, i.text) : argument(name, i, irTypes);
+    if (!part) return part;
+    if (i.kind == SigType::Constexpr) part->wrapped = true;
+    parts.positional.push_back(*part);
+  }
+  if (t.named.empty()) return c_.tuple(std::move(parts.positional));
+  Value cls = e_.global(module_, t.named);
+  c_.error.reset();
+  if (cls.kind != Kind::Class || !cls.o->namedTuple || cls.o->fields.size() != parts.positional.size())
+    return fail(diag::TrSignatureSyntax, {}, t.text);
+  Value v = e_.call(cls, std::move(parts));
+  if (!v) return takeError(c_);
+  return v;
+}
+
 /// The parameter as a value whose handles are filled in once the function exists.
-Value Compilation::argument(const SigType &t, std::vector<mlir::Type> &irTypes) {
+Result<Value> Compilation::argument(const std::string &name, const SigType &t, std::vector<mlir::Type> &irTypes) {
   auto tensor = [&](Scalar s) {
     irTypes.push_back(e_.s.irType(s));
     return c_.tensor({}, {s, {}});
   };
   if (t.kind == SigType::Plain) return tensor(t.scalar);
-  if (t.kind == SigType::Tuple) {
-    std::vector<Value> items;
-    for (const SigType &i : t.items) items.push_back(argument(i, irTypes));
-    return c_.tuple(std::move(items));
-  }
+  if (t.kind == SigType::Tuple) return tupleArgument(name, t, irTypes);
   Object *o;
   Value v = c_.object(Kind::Descriptor, &o);
   o->shape = t.block;
@@ -275,15 +290,16 @@ Status Compilation::bindParameters(CompiledKernel &out, const std::vector<SigTyp
       frame.locals.set(params[i].name, *v);
     } else {
       p.firstArg = static_cast<unsigned>(arguments.types.size());
-      Value v = argument(types[i], arguments.types);
+      Result<Value> v = argument(p.name, types[i], arguments.types);
+      if (!v) return v.takeError();
       for (mlir::Type t : arguments.types)
         if (!t) return takeError(c_);
       p.argCount = static_cast<unsigned>(arguments.types.size()) - p.firstArg;
       bool pointer = types[i].kind == SigType::Plain && types[i].scalar.isPtr();
       p.divisibleBy16 = hint == "divisible_by_16" || types[i].divisible ||
                         (pointer && hint.empty() && !info_.params[i].doNotSpecialize);
-      frame.locals.set(params[i].name, v);
-      arguments.values.emplace_back(i, v);
+      frame.locals.set(params[i].name, *v);
+      arguments.values.emplace_back(i, *v);
     }
     out.params.push_back(std::move(p));
   }

@@ -1,5 +1,7 @@
 #include "frontend/triton/signature.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 
 namespace neso::triton {
@@ -22,6 +24,12 @@ std::vector<std::string> splitItems(std::string_view text) {
   return out;
 }
 
+/// Also of nothing.
+static bool isName(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](unsigned char ch) { return std::isalnum(ch) || ch == '_'; }) &&
+         (text.empty() || !std::isdigit(static_cast<unsigned char>(text[0])));
+}
+
 std::optional<SigType> parseSigType(std::string_view text) {
   SigType t;
   t.text = std::string(text);
@@ -33,13 +41,19 @@ std::optional<SigType> parseSigType(std::string_view text) {
     t.scalar = scalar(DT::I8).pointer();
     return t;
   }
-  if (text.starts_with("(") && text.ends_with(")")) {
+  if (size_t open = text.find('('); open != text.npos && text.ends_with(")") && isName(text.substr(0, open))) {
     t.kind = SigType::Tuple;
-    for (const std::string &item : splitItems(text.substr(1, text.size() - 2))) {
+    t.named = std::string(text.substr(0, open));
+    for (const std::string &item : splitItems(text.substr(open + 1, text.size() - open - 2))) {
       if (item.empty()) continue;
-      std::optional<SigType> inner = parseSigType(item);
-      // What is known of a part has no place to stand.
-      if (!inner || inner->kind == SigType::Constexpr) return std::nullopt;
+      std::optional<SigType> inner;
+      if (item.size() > 1 && item.front() == '=') {
+        inner = SigType{.kind = SigType::Constexpr, .text = item.substr(1)};
+      } else {
+        inner = parseSigType(item);
+        // What is known of a part stands behind its equals sign.
+        if (!inner || inner->kind == SigType::Constexpr) return std::nullopt;
+      }
       t.items.push_back(*inner);
     }
     return t;

@@ -1,5 +1,6 @@
 // The types of a kernel's signature, as Triton spells them: "*fp32", "i32:16", "constexpr", "tensordesc<bf16[64,64]>",
-// "(i32,*fp16)".
+// "(i32,*fp16)"; in tuples also what is known, behind an equals sign: "(*fp32,=None,=16)", and before them the name of a
+// class that the kernel's file has: "Pair(*fp32,i32)".
 #pragma once
 #include <optional>
 #include <string>
@@ -15,7 +16,8 @@ struct SigType {
   enum Kind { Constexpr, Plain, Desc, Tuple } kind = Plain;
   Scalar scalar;
   std::vector<int64_t> block; // Desc
-  std::vector<SigType> items; // Tuple
+  std::vector<SigType> items; // Tuple; of them a Constexpr has its value as text
+  std::string named;          // Tuple: its class, or nothing
   std::string text;
   bool divisible = false, one = false; // old spellings "*fp32:16", "i32:1"
 };

@@ -67,13 +67,15 @@ def provide():
     if found is not None and found is not sys.modules[__name__]:
         raise ImportError("Triton is imported already; call neso.triton.provide() first, or neso.triton.activate() to run Triton's own kernels on the CPU")
     from . import language, runtime, testing, tools
-    here = {"": sys.modules[__name__], ".language": language, ".language.core": language, ".runtime": runtime, ".runtime.jit": runtime, ".runtime.autotuner": runtime,
-            ".runtime.driver": runtime, ".testing": testing, ".tools": tools, ".tools.tensor_descriptor": tools}
-    for name in ("math", "extra", "extra.cuda", "extra.libdevice", "extra.cuda.libdevice", "target_info"):
+    here = {"": sys.modules[__name__], ".language": language, ".runtime": runtime, ".runtime.jit": runtime, ".runtime.autotuner": runtime,
+            ".runtime.driver": runtime, ".runtime.errors": runtime, ".testing": testing, ".tools": tools, ".tools.tensor_descriptor": tools}
+    for name in ("core", "standard", "random", "math", "extra", "extra.cuda", "extra.libdevice", "extra.cuda.libdevice", "target_info"):
         here[".language." + name] = sys.modules[f"{language.__name__}.{name}"]
     tools.tensor_descriptor = tools
-    from ._device import Absent
+    from ._device import Absent, for_torch
+    here |= for_torch(__version__)
     here[".profiler"] = Absent("triton.profiler", "measure with neso.profile()")
     here[".tools.mxfp"] = tools.mxfp = Absent("triton.tools.mxfp", "make the tensors with torch")
-    sys.modules[__name__].profiler = here[".profiler"]
+    for name in ("profiler", "backends", "compiler"):
+        setattr(sys.modules[__name__], name, here["." + name])
     sys.modules.update({"triton" + name: module for name, module in here.items()})

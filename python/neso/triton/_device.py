@@ -1,6 +1,7 @@
 """The CPU as programs ask about it, by Triton's driver or by neso.triton.runtime."""
 
 import os
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 from .._errors import Error
@@ -39,11 +40,29 @@ class Host:
         memory.zero_()
 
 
+class _Here:
+    """Loads a module that was made in this process: programs find specs of Triton's modules, and load them once more."""
+
+    def __init__(self, module):
+        self._module = module
+
+    def create_module(self, spec):
+        return self._module
+
+    def exec_module(self, module):
+        """It has its names."""
+
+
+def spec_of(module):
+    return ModuleSpec(module.__name__, _Here(module))
+
+
 class Absent(ModuleType):
     """A module of Triton that programs import, and that is not here: its names are refused when they are called."""
 
     def __init__(self, name, instead):
         super().__init__(name)
+        self.__spec__ = spec_of(self)
         self._instead = instead
 
     def __getattr__(self, name):
@@ -53,3 +72,28 @@ class Absent(ModuleType):
         def refuse(*args, **kwargs):
             raise Error(f"{self.__name__}.{name} is Triton's, which is not used here; {self._instead}")
         return refuse
+
+
+class Target:
+    """What Triton calls a GPUTarget."""
+
+    def __init__(self, backend, arch, warp_size):
+        self.backend, self.arch, self.warp_size = backend, arch, warp_size
+
+
+def _module(name, **members):
+    made = ModuleType("triton." + name)
+    made.__spec__ = spec_of(made)
+    made.__dict__.update(members)
+    return made
+
+
+def for_torch(version):
+    """Modules by name that parts of torch import wherever there is a Triton; programs import those parts, and seldom know it (torch.compiler.disable does)."""
+    from ._launch import CompiledKernel
+    sources = Absent("triton.compiler.compiler", "compile with neso.compile() or `neso kernel compile`")
+    sources.CompiledKernel, sources.triton_key = CompiledKernel, lambda: "neso for Triton " + version
+    found = {".backends.compiler": _module("backends.compiler", GPUTarget=Target), ".compiler.compiler": sources}
+    found[".backends"] = _module("backends", compiler=found[".backends.compiler"], backends={})
+    found[".compiler"] = _module("compiler", compiler=sources, CompiledKernel=CompiledKernel)
+    return found

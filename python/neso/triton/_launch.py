@@ -1,10 +1,13 @@
 """Kernels without Triton: `jit`, and what a launch of one does. Arguments are specialised by Triton's rules: a whole number that is 1 becomes a
 constant, one that 16 divides is known to be so, and so are addresses."""
 
+import hashlib
 import inspect
 import os
+import re
 import sys
 import tempfile
+import textwrap
 from collections import namedtuple
 
 from .. import _program, cache
@@ -13,7 +16,7 @@ from .._dtypes import ROWS
 from .._errors import Error, InputError
 from . import _interpret
 from . import language as tl
-from ._source import FROM_TORCH, Source, literal
+from ._source import FROM_TORCH, Source, named_in, literal
 
 # Of a launch, by keyword; a kernel that has a parameter of that name gets it too, as in Triton.
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "num_consumer_groups", "num_buffers_warp_spec", "enable_fp_fusion", "launch_cooperative_grid", "launch_pdl",
@@ -39,6 +42,11 @@ def _address(value):
     return value.data_ptr() if hasattr(value, "data_ptr") else value.__array_interface__["data"][0]
 
 
+def _passed(value):
+    """What goes to the kernel: of an object that has an address and is no tensor, as programs make them of a part of one, the address."""
+    return _address(value) if hasattr(value, "data_ptr") and not hasattr(value, "__dlpack__") else value
+
+
 def _is_array(value):
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, numpy.ndarray)
@@ -48,9 +56,22 @@ def _whole(value):
     return "i32" if -(1 << 31) <= value < 1 << 31 else "i64" if value < 1 << 63 else "u64"
 
 
+def _known(part):
+    """Whether a part of a tuple is known when the kernel is compiled."""
+    return part is None or isinstance(part, (tl.constexpr, JITFunction))
+
+
 def _parts(value):
-    """What a tuple holds, and the tuples in it; of anything else itself."""
-    return [inner for v in value for inner in _parts(v)] if isinstance(value, tuple) else [value]
+    """What a tuple holds that is passed, and the tuples in it; of anything else itself."""
+    return [inner for v in value if not _known(v) for inner in _parts(v)] if isinstance(value, tuple) else [value]
+
+
+class _Identities:
+    """Names that tell functions and classes apart, as those of a file do."""
+
+    @staticmethod
+    def get(identity, name):
+        return f"{name}@{identity}"
 
 
 def _constant_key(value):
@@ -91,17 +112,19 @@ class _Parameter:
         if hasattr(value, "block_shape"):
             return value.base.dtype, tuple(value.block_shape)
         if isinstance(value, tuple):
-            return tuple, self.part(value)
+            return tuple, self.part(value, _Identities)
         if hasattr(value, "data_ptr") or hasattr(value, "__index__"):
             raise Error(f"argument '{self.name}' is {type(value).__name__}; pass a tensor with a dtype or a Python number")
         raise InputError(f"argument '{self.name}' is {type(value).__name__}; a kernel takes tensors, arrays, numbers, None and descriptors", "E0824", "INPUT_DTYPE")
 
-    def part(self, value):
-        """The type of what a tuple holds, as signatures have it. Parts are not specialised."""
-        if hasattr(value, "_fields"):
-            raise Error(f"argument '{self.name}' is a named tuple, {type(value).__name__}, whose names kernels would not know; pass tuple(…) of it")
+    def part(self, value, names):
+        """The type of what a tuple holds, as signatures have it, and of what is known the value. Parts are not specialised. `names`: of functions and
+        classes in the kernel's file."""
+        if _known(value):
+            return "=" + literal(value, names)
         if isinstance(value, tuple):
-            return f"({','.join(self.part(v) for v in value)})"
+            kind = names.get(id(type(value)), type(value).__name__) if hasattr(value, "_fields") else ""
+            return f"{kind}({','.join(self.part(v, names) for v in value)})"
         if type(value) is bool:
             return "u1"
         if type(value) is int:
@@ -110,9 +133,9 @@ class _Parameter:
             return "fp32"
         if getattr(value, "dtype", None) is not None and (hasattr(value, "data_ptr") or _is_array(value)):
             return "*" + _element(value.dtype)
-        raise Error(f"argument '{self.name}' is a tuple with a {type(value).__name__} in it; launches without Triton pass tuples of tensors, arrays and numbers")
+        raise Error(f"argument '{self.name}' is a tuple with a {type(value).__name__} in it; launches without Triton pass tuples of tensors, arrays, numbers and None")
 
-    def declare(self, value, out):
+    def declare(self, value, names, out):
         """Its part of signature, constants and hints."""
         if self.constexpr or isinstance(value, tl.constexpr) or value is None:
             out.constants.append((self.name, value))
@@ -127,7 +150,7 @@ class _Parameter:
         elif isinstance(value, float):
             out.signature.append(f"{self.name}:fp32")
         elif isinstance(value, tuple):
-            out.signature.append(f"{self.name}:{self.part(value)}")
+            out.signature.append(f"{self.name}:{self.part(value, names)}")
         elif hasattr(value, "block_shape"):
             out.signature.append(f"{self.name}:tensordesc<{_element(value.base.dtype)}[{','.join(str(int(b)) for b in value.block_shape)}]>")
         else:
@@ -179,11 +202,11 @@ class CompiledKernel:
 
     def values(self, given):
         if self.flat is not None:
-            return tuple([given[i] for i in self.flat])
+            return tuple([_passed(given[i]) for i in self.flat])
         out = []
         for i, rank in self.places:
             value = given[i]
-            out += _parts(value) if rank == _TUPLE else [value.base, *value.shape, *value.strides] if rank else [value]
+            out += map(_passed, _parts(value)) if rank == _TUPLE else [value.base, *value.shape, *value.strides] if rank else [_passed(value)]
         return tuple(out)
 
     def launch(self, sizes, given):
@@ -233,12 +256,12 @@ class JITFunction(KernelInterface):
 
     def __init__(self, fn, do_not_specialize=None, do_not_specialize_on_alignment=None, debug=None, constexpr=False):
         self.fn, self.constexpr, self.debug = fn, constexpr, bool(debug)
-        self.__name__, self.__doc__, self.__module__, self.__qualname__ = fn.__name__, fn.__doc__, fn.__module__, fn.__qualname__
+        self.__name__, self.__doc__, self.__module__, self.__qualname__, self.__globals__ = fn.__name__, fn.__doc__, fn.__module__, fn.__qualname__, fn.__globals__
         parameters = inspect.signature(fn).parameters.values()
         self.params = [_Parameter(i, p, do_not_specialize or (), do_not_specialize_on_alignment or ()) for i, p in enumerate(parameters)]
         self.arg_names = [p.name for p in self.params]
         self._at = {name: i for i, name in enumerate(self.arg_names)}
-        self._compiled, self._hooks, self._sources, self._launcher = {}, [], {}, None
+        self._compiled, self._hooks, self._sources, self._launcher, self._digest = {}, [], {}, None, None
 
     def __call__(self, *args, **kwargs):
         if self.constexpr:
@@ -253,7 +276,16 @@ class JITFunction(KernelInterface):
 
     @property
     def src(self):
-        return inspect.getsource(self.fn)
+        """From `def` on: programs put it into files of theirs."""
+        text = textwrap.dedent(inspect.getsource(self.fn))
+        return text[re.search(r"^def\s+\w+\s*\(", text, re.MULTILINE).start():]
+
+    @property
+    def cache_key(self):
+        """Differs where the source differs, its own or that of what it uses: programs that generate kernels name files by it."""
+        if self._digest is None:
+            self._digest = hashlib.sha256(Source(self).text().encode()).hexdigest()
+        return self._digest
 
     def bind(self, args, kwargs):
         """(values in order, options of the launch)."""
@@ -321,19 +353,18 @@ class JITFunction(KernelInterface):
         key = tuple(id(f) for f in functions)
         if key not in self._sources:
             collected = Source(self, functions)
-            self._sources[key] = collected.text(), collected.file, functions
-        return self._sources[key][:2]
+            self._sources[key] = collected.text(), collected.file, collected.names, functions
+        return self._sources[key][:3]
 
     def request(self, values, options):
         """(source, its file, arguments of the program, names of the parameters that are constants) for the kernel of these values."""
+        text, file, names = self.source(tuple(f for v in values for f in named_in(v)))
         declared = _Declared()
         for p, value in zip(self.params, values):
-            p.declare(value, declared)
-        functions = tuple(v for _, v in declared.constants if isinstance(v, JITFunction))
-        text, file = self.source(functions)
+            p.declare(value, names, declared)
         arguments = ["--signature", ", ".join(declared.signature)]
         for name, value in declared.constants:
-            arguments += ["--constexpr", f"{name}={literal(value)}"]
+            arguments += ["--constexpr", f"{name}={literal(value, names)}"]
         for name, value in declared.hints:
             arguments += ["--hint", f"{name}={value}"]
         for option in ("num_warps", "num_stages"):

@@ -10,26 +10,41 @@ from .._errors import Error
 from . import language as tl
 
 
-def literal(value):
-    """A compile-time value as the front end reads it."""
+def literal(value, names={}):
+    """A compile-time value as the front end reads it. `names`: what the kernel's file calls functions and classes, by id."""
     from ._launch import JITFunction
     if isinstance(value, tl.constexpr):
-        return literal(value.value)
+        return literal(value.value, names)
     if value is None:
         return "None"
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return f"float('{value}')"
-    if isinstance(value, (bool, int, float, str)):
-        return repr(value)
+        return f"float('{float(value)}')"
+    # Of the type itself: members of an IntEnum and NumPy's floats have a text of their own.
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return kind.__repr__(value)
     if isinstance(value, tl.dtype):
         return "tl." + value.name
+    if type(value).__module__ == "numpy" and hasattr(value, "item") and not hasattr(value, "__len__"):
+        return literal(value.item())
     if isinstance(value, (tuple, list)):
-        return "(" + ", ".join(literal(v) for v in value) + ("," if len(value) == 1 else "") + ")"
+        kind = names.get(id(type(value)), type(value).__name__) if hasattr(value, "_fields") else ""
+        return kind + "(" + ", ".join(literal(v, names) for v in value) + ("," if len(value) == 1 else "") + ")"
     if isinstance(value, JITFunction):
-        return value.__name__
+        return names.get(id(value.fn), value.__name__)
     if str(type(value)) == "<class 'torch.dtype'>":
         return "tl." + FROM_TORCH[str(value).partition(".")[2]]
     raise Error(f"a kernel cannot be compiled for a value of type {type(value).__name__}; pass numbers, text, types, tuples of them or functions with @triton.jit")
+
+
+def named_in(value):
+    """The kernels' functions among a value, which may be a tuple of them, and the classes of named tuples."""
+    from ._launch import JITFunction
+    if isinstance(value, tl.constexpr):
+        return named_in(value.value)
+    if isinstance(value, (tuple, list)):
+        return ([type(value)] if hasattr(value, "_fields") else []) + [f for v in value for f in named_in(v)]
+    return [value] if isinstance(value, JITFunction) else []
 
 
 def _named_tuple(name, kind):
@@ -41,58 +56,115 @@ FROM_TORCH = {"bool": "int1", "float8_e4m3fn": "float8e4nv", "float8_e5m2": "flo
               **{name: name for name in tl.TYPES}}
 
 
+def _known_module(module):
+    return module.__name__.removeprefix("neso.").partition(".")[0] in ("triton", "math", "torch")
+
+
+def _same(a, b):
+    return a is b or type(a) is type(b) and not callable(a) and a == b
+
+
+class _Edits:
+    """Places of a text, and what stands there instead. Columns are bytes, as Python's syntax trees count them."""
+
+    def __init__(self, text):
+        self.lines, self.places = text.splitlines(), []
+
+    def add(self, node, text):
+        if node.lineno == node.end_lineno:
+            self.places.append((node.lineno - 1, node.col_offset, node.end_col_offset, text))
+
+    def done(self):
+        for line, start, end, text in sorted(self.places, reverse=True):
+            old = self.lines[line].encode()
+            self.lines[line] = (old[:start] + text.encode() + old[end:]).decode()
+        return self.lines
+
+
 class Source:
-    """Collects what one kernel needs: imports and constants, which share the file's first line, and functions at their own lines."""
+    """Collects what one kernel needs: imports and constants, which share the file's first line, and functions at their own lines. Modules have
+    names of their own, and the file has one set of them: what is called like something else is renamed, and so is what a module is asked for."""
 
     def __init__(self, kernel, values=()):
         from ._launch import JITFunction
         self.jit, self.head, self.functions, self.tail, self.bound = JITFunction, ["import triton", "import triton.language as tl"], [], [], {"triton": None, "tl": None}
+        # Functions and classes by id → their names in the file.
+        self.names = {}
         self.file = inspect.getsourcefile(kernel.fn)
-        for value in values:
-            if isinstance(value, JITFunction):
-                self.add(value.__name__, value, kernel.__name__)
         self.function(kernel.fn, "@triton.jit")
+        for named in values:
+            self.add(named.__name__, named, kernel.__name__, False)
 
-    def bind(self, name, value):
-        """True where the name is new."""
-        if name not in self.bound:
+    def bind(self, name, value, avoid=()):
+        """(how `value` is called in the file, whether that is new): as given where nothing else is called so."""
+        wanted, n = name, 1
+        while name in avoid or name in self.bound and not _same(self.bound[name], value):
+            n += 1
+            name = f"{wanted}_{n}"
+        new = name not in self.bound
+        if new:
             self.bound[name] = value
-            return True
-        known = self.bound[name]
-        if known is not value and not (type(known) is type(value) and not callable(value) and known == value):
-            raise Error(f"two different things are called '{name}' in what a kernel needs; rename one of them")
-        return False
+        return name, new
 
-    def add(self, name, value, owner):
+    def add(self, name, value, owner, on_host, avoid=()):
+        """Brings along what `owner` calls `name`, and says what the file calls it, which is none of `avoid`. on_host: whether the owner is a
+        function that runs as Python when kernels are compiled."""
+        if isinstance(value, tl.constexpr) and isinstance(value.value, (types.FunctionType, self.jit)):
+            # `@tl.constexpr` above a function, as older programs have it.
+            value = value.value if isinstance(value.value, self.jit) else self.jit(value.value, constexpr=True)
         if isinstance(value, types.ModuleType):
+            if not _known_module(value):
+                raise Error(f"kernel '{owner}' uses the module '{value.__name__}' other than by asking it for functions and constants")
             real = value.__name__.removeprefix("neso.")
-            if real.partition(".")[0] not in ("triton", "math", "torch"):
-                raise Error(f"kernel '{owner}' reaches into the module '{value.__name__}'; import the functions that it uses by name")
-            if name not in ("triton", "tl") and self.bind(name, value) or name == "tl" and real != "triton.language":
+            if name == {"triton": "triton", "triton.language": "tl"}.get(real):
+                return name
+            name, new = self.bind(name, value, (*avoid, "triton", "tl"))
+            if new:
                 self.head.append(f"import {real}" if real == name else f"import {real} as {name}")
         elif isinstance(value, tl.Function) or getattr(value, "__module__", "") in ("neso.triton", "triton"):
-            if self.bind(name, value):
+            name, new = self.bind(name, value, avoid)
+            if new:
                 real = value.__name__
                 self.head.append(f"from {value.__module__.removeprefix('neso.')} import {real}" + ("" if real == name else f" as {name}"))
-        elif isinstance(value, self.jit):
-            self.function(value.fn, "@triton.constexpr_function" if value.constexpr else "@triton.jit")
-            if value.__name__ != name and self.bind(name, value):
-                self.tail.append(f"{name} = {value.__name__}")
+        elif isinstance(value, self.jit) or isinstance(value, types.FunctionType) and on_host:
+            fn = value.fn if isinstance(value, self.jit) else value
+            name = self.rename(name, self.function(fn, None if fn is value else "@triton.constexpr_function" if value.constexpr else "@triton.jit"), fn, avoid)
         elif value in (tl.constexpr, tl.dtype) or value is int or value is float or value is bool:
-            if value is tl.constexpr and self.bind(name, value):
-                self.head.append(f"from triton.language import constexpr as {name}")
+            if value is tl.constexpr:
+                name, new = self.bind(name, value, avoid)
+                if new:
+                    self.head.append(f"from triton.language import constexpr as {name}")
         elif isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
-            if self.bind(name, value):
+            name, new = self.bind(name, value, avoid)
+            if new:
+                self.names[id(value)] = name
                 self.tail += ["from typing import NamedTuple", *_named_tuple(name, value)]
         elif isinstance(value, types.FunctionType):
             raise Error(f"kernel '{owner}' uses '{name}', which is no kernel function; decorate it with triton.jit")
-        elif self.bind(name, value):
-            text = literal(value)
-            self.head.append(f"{name} = tl.constexpr({text})" if isinstance(value, tl.constexpr) else f"{name} = {text}")
+        else:
+            name, new = self.bind(name, value, avoid)
+            if new:
+                for named in named_in(value):
+                    self.add(named.__name__, named, owner, False)
+                text = literal(value, self.names)
+                (self.tail if named_in(value) else self.head).append(f"{name} = tl.constexpr({text})" if isinstance(value, tl.constexpr) else f"{name} = {text}")
+        return name
+
+    def rename(self, name, called, fn, avoid):
+        """A name for the function that the file calls `called`."""
+        if called == name and name not in avoid:
+            return name
+        name, new = self.bind(name, fn, avoid)
+        if new:
+            self.tail.append(f"{name} = {called}")
+        return name
 
     def function(self, fn, decorator):
-        if not self.bind(fn.__name__, fn):
-            return
+        """Brings the function along, and says what the file calls it."""
+        if id(fn) in self.names:
+            return self.names[id(fn)]
+        name, _ = self.bind(fn.__name__, fn)
+        self.names[id(fn)] = name
         try:
             lines, first = inspect.getsourcelines(fn)
         except (OSError, TypeError) as e:
@@ -103,14 +175,62 @@ class Source:
         node.decorator_list = []
         local = {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)}
         local |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        for n in ast.walk(node):
-            if isinstance(n, ast.Name) and n.id in scope and n.id not in local and n.id != fn.__name__:
-                value = scope[n.id]
-                # `SIZE: tl.constexpr = 3` says the same as tl.constexpr(3).
-                if fn.__globals__.get("__annotations__", {}).get(n.id) in (tl.constexpr, "tl.constexpr", "constexpr") and not isinstance(value, tl.constexpr):
-                    value = tl.constexpr(value)
-                self.add(n.id, value, fn.__name__)
-        self.functions.append((inspect.getsourcefile(fn), max(first, 1) + node.lineno - 1, [decorator, *text.splitlines()[node.lineno - 1:]]))
+        edits, on_host = _Edits(text), decorator != "@triton.jit"
+        if name != fn.__name__:
+            edits.lines[node.lineno - 1] = edits.lines[node.lineno - 1].replace(f"def {fn.__name__}", f"def {name}", 1)
+        self.defaults(node, fn, edits, lambda part: self.names_in(part, scope, local, fn, on_host, edits))
+        for part in node.body:
+            self.names_in(part, scope, local, fn, on_host, edits)
+        for annotation in [*[a.annotation for a in ast.walk(node) if isinstance(a, ast.arg)], node.returns]:
+            try:
+                if annotation is not None:
+                    self.names_in(annotation, scope, local, fn, on_host, edits)
+            except Error:
+                """Whatever else it says, it says so to people."""
+        self.functions.append((inspect.getsourcefile(fn), max(first, 1) + node.lineno - 1, [decorator or "", *edits.done()[node.lineno - 1:]]))
+        return name
+
+    def defaults(self, node, fn, edits, bring):
+        """Defaults of parameters: Python computed them already, with whatever it has."""
+        named = fn.__kwdefaults__ or {}
+        given = [*zip(node.args.defaults, fn.__defaults__ or ()), *[(d, named[a.arg]) for a, d in zip(node.args.kwonlyargs, node.args.kw_defaults) if d is not None]]
+        for part, value in given:
+            if isinstance(part, ast.Constant):
+                continue
+            if named_in(value) or isinstance(value, tl.Function):
+                bring(part)
+                continue
+            try:
+                edits.add(part, literal(value))
+            except Error:
+                """Only who leaves the argument out needs it."""
+
+    def names_in(self, node, scope, local, fn, on_host, edits):
+        """Brings along what stands in a piece of the function's syntax tree."""
+        chain, inner = [], node
+        while isinstance(inner, ast.Attribute):
+            chain.insert(0, inner)
+            inner = inner.value
+        if isinstance(inner, ast.Name) and inner.id in scope and inner.id not in local and not (inner.id == fn.__name__ and scope[inner.id] is fn):
+            value, spelled, at = scope[inner.id], inner.id, inner
+            # A module of the program's is asked for what it has, until that is something else.
+            for asked in chain:
+                if not isinstance(value, types.ModuleType) or _known_module(value):
+                    break
+                if not hasattr(value, asked.attr):
+                    raise Error(f"kernel '{fn.__name__}' asks the module '{value.__name__}' for '{asked.attr}', which it does not have")
+                value, spelled, at = getattr(value, asked.attr), f"{spelled}_{asked.attr}", asked
+            # `SIZE: tl.constexpr = 3` says the same as tl.constexpr(3).
+            if at is inner and fn.__globals__.get("__annotations__", {}).get(spelled) in (tl.constexpr, "tl.constexpr", "constexpr") and not isinstance(value, tl.constexpr):
+                value = tl.constexpr(value)
+            name = self.add(spelled, value, fn.__name__, on_host, local)
+            if at is not inner or name != spelled:
+                edits.add(at, name)
+            return
+        # Python before 3.12 does not say where the names in an f-string stand; they are parts of messages.
+        below = _Edits("") if isinstance(node, ast.JoinedStr) else edits
+        for child in ast.iter_child_nodes(node):
+            self.names_in(child, scope, local, fn, on_host, below)
 
     def text(self):
         lines = ["; ".join(self.head)]

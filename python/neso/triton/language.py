@@ -1,8 +1,11 @@
 """The names of triton.language, for programs that are written against it: kernels are compiled from their source by Neso's front end, so that
 functions are names here and nothing more. Types and constexpr are values, as host code uses them."""
 
+import operator
 import sys
 from types import ModuleType
+
+from ._device import spec_of
 
 
 class constexpr:
@@ -34,6 +37,26 @@ class constexpr:
 
     def __float__(self):
         return float(self.value)
+
+    def __call__(self, *args, **kwargs):
+        return self.value(*args, **kwargs)
+
+
+def _constexpr_operator(name):
+    def apply(self, *others):
+        return constexpr(getattr(operator, name)(self.value, *[o.value if isinstance(o, constexpr) else o for o in others]))
+
+    def reversed_(self, other):
+        return constexpr(getattr(operator, name)(other, self.value))
+    return apply, reversed_
+
+
+# Constants of modules are computed from one another. Comparisons give constexprs in Triton too, but for ==, by which constants are found in tables.
+for _name in "add sub mul truediv floordiv mod pow lshift rshift and or xor lt le gt ge neg pos invert".split():
+    _apply, _reversed = _constexpr_operator(f"__{_name}__")
+    setattr(constexpr, f"__{_name}__", _apply)
+    if _name not in ("lt", "le", "gt", "ge", "neg", "pos", "invert"):
+        setattr(constexpr, f"__r{_name}__", _reversed)
 
 
 class dtype:
@@ -67,6 +90,15 @@ class Function:
         return f"<{self.__module__}.{self.__name__}>"
 
 
+class _Unwrap(Function):
+    """Private to Triton, and used by libraries."""
+
+    def __call__(self, value):
+        return value.value if isinstance(value, constexpr) else value
+
+
+_unwrap_if_constexpr = _Unwrap("language.core", "_unwrap_if_constexpr")
+
 # name → (as signatures spell it, bits)
 TYPES = {"int1": ("i1", 1), "int8": ("i8", 8), "int16": ("i16", 16), "int32": ("i32", 32), "int64": ("i64", 64), "uint8": ("u8", 8), "uint16": ("u16", 16), "uint32": ("u32", 32),
          "uint64": ("u64", 64), "float8e4nv": ("fp8e4nv", 8), "float8e5": ("fp8e5", 8), "float8e4b8": ("fp8e4b8", 8), "float8e5b16": ("fp8e5b16", 8),
@@ -99,6 +131,7 @@ class _Open(ModuleType):
 
 def _module(name, kind=ModuleType):
     made = kind(f"{__name__}.{name}")
+    made.__spec__ = spec_of(made)
     sys.modules[made.__name__] = made
     return made
 
@@ -109,3 +142,6 @@ for _name in MATH:
 extra.cuda, extra.libdevice = _module("extra.cuda", _Open), _module("extra.libdevice", _Open)
 extra.cuda.libdevice = _module("extra.cuda.libdevice", _Open)
 target_info = _module("target_info", _Open)
+# Where Triton itself keeps its names.
+core, standard, random = sys.modules[__name__], _module("standard", _Open), _module("random", _Open)
+sys.modules[f"{__name__}.core"] = core

@@ -726,6 +726,9 @@ TEST(Kernels, SignaturesInEveryForm) {
   Result<CompiledKernel> tuple = tryCompile("tuple_arg", "(*fp32,i32),i32", {});
   ASSERT_TRUE(bool(tuple)) << tuple.error().str();
   EXPECT_EQ(tuple->params[0].argCount, 2u);
+  Result<CompiledKernel> known = tryCompile("tuple_arg", "(*fp32,=7),i32", {});
+  ASSERT_TRUE(bool(known)) << known.error().str();
+  EXPECT_EQ(known->params[0].argCount, 1u);
   for (const char *v : {"none", "'gelu'", "relu", "tl.float16", "(1, 2)", "0.5", "-1", "true"})
     EXPECT_TRUE(bool(tryCompile("any_constexpr", "*fp32", {{"C", v}}))) << v;
 }
