@@ -41,11 +41,14 @@ Result<KernelSource> sourceOf(const KernelOptions &o) {
   for (const std::string &h : o.hints) s->hints.push_back(pairOf(h));
   if (o.numWarps) s->numWarps = o.numWarps;
   if (o.numStages) s->numStages = o.numStages;
+  if (o.config >= 0) s->config = o.config;
+  s->allConfigs = o.configs == "all";
   s->searchPaths = o.paths;
   s->debug = o.debug;
   return s;
 }
 
+bool isPackage(const std::string &source) { return packageOf(source).has_value(); }
 
 Launch::~Launch() {
   neso_context_free(context_);
@@ -57,7 +60,7 @@ Status Launch::prepare(const KernelOptions &o) {
   if (Status s = device_.parse(); !s) return s;
   const auto package = packageOf(o.source);
   if (Status s = package ? readPackage(o, package->first, package->second) : readSource(o); !s) return s;
-  if (Status s = readGrid(o); !s) return s;
+  if (Status s = o.grid.empty() ? ruledGrid() : readGrid(o); !s) return s;
   if (o.interpret) return Status::ok();
   if (!package)
     if (Status s = build(o); !s) return s;
@@ -82,7 +85,7 @@ Status Launch::readSource(const KernelOptions &o) {
 
 Status Launch::readPackage(const KernelOptions &o, const std::string &path, const std::string &kernel) {
   const auto unnamed = [&](const std::string &why) { return fail(diag::KernelUnnamed, {}, o.source, why); };
-  if (o.interpret || !o.signature.empty() || !o.constexprs.empty() || !o.hints.empty() || o.numWarps || o.numStages)
+  if (o.interpret || !o.signature.empty() || !o.constexprs.empty() || !o.hints.empty() || o.numWarps || o.numStages || o.config >= 0)
     return unnamed("a package holds machine code, whose signature and constexprs are fixed and which nobody interprets");
   neso_model_options options{};
   options.struct_size = sizeof options;
@@ -94,7 +97,10 @@ Status Launch::readPackage(const KernelOptions &o, const std::string &path, cons
     const char *text = neso_model_metadata(model_, fmt::format("kernel.{}.parameters", info.name).c_str());
     if (!text) continue;
     held += (held.empty() ? "" : ", ") + std::string(info.name);
-    if (!kernel.empty() && kernel != info.name) continue;
+    // Configs but the chosen one are launched where somebody names them.
+    const bool further = std::string(info.name).find('#') != std::string::npos;
+    severalConfigs_ |= further;
+    if (kernel.empty() ? further : kernel != info.name) continue;
     if (!name_.empty()) name_.clear(), i = neso_model_kernel_count(model_);
     else name_ = info.name;
   }
@@ -126,8 +132,14 @@ Status Launch::readGrid(const KernelOptions &o) {
   return Status::ok();
 }
 
+Status Launch::ruledGrid() {
+  const std::vector<neso_arg> args = packArguments(parameters_, arguments.values);
+  neso_status s = neso_kernel_grid(model_, name_.c_str(), args.data(), args.size(), grid_.data());
+  return s == NESO_OK ? Status::ok() : Status(runtimeError(s));
+}
+
 void Launch::sayConfig() const {
-  if (!kernel_ || !kernel_->autotuned()) return;
+  if (kernel_ ? !kernel_->autotuned() : !severalConfigs_) return;
   std::string text;
   for (const auto &[name, value] : constants_) text += fmt::format("{}{}={}", text.empty() ? "" : ", ", name, value);
   std::fprintf(stderr, "%s runs with %s over a grid of %u x %u x %u\n", name_.c_str(), text.c_str(), grid_[0], grid_[1], grid_[2]);

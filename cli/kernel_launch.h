@@ -18,12 +18,15 @@ struct KernelOptions {
   std::string source, signature, output, header, target{backends().front()->kind()}, stage, grid, ptxas, boxes = "auto";
   DeviceChoice device;
   std::vector<std::string> constexprs, hints, archs, args, paths;
-  int numWarps = 0, numStages = 0, threads = 0, iterations = 0;
+  std::string configs = "best";
+  int numWarps = 0, numStages = 0, threads = 0, iterations = 0, config = -1;
   bool json = false, interpret = false, races = false, debug = false;
 };
 
 /// What the options say of the kernel. KernelUnnamed.
 Result<KernelSource> sourceOf(const KernelOptions &o);
+/// Whether the source is a package, "k.neso" or "k.neso:add".
+bool isPackage(const std::string &source);
 
 class Launch {
 public:
@@ -54,6 +57,7 @@ private:
   Status readSource(const KernelOptions &o);
   Status readPackage(const KernelOptions &o, const std::string &path, const std::string &kernel);
   Status readGrid(const KernelOptions &o);
+  Status ruledGrid();
   Status build(const KernelOptions &o);
   Status makeContext(const KernelOptions &o);
 
@@ -62,6 +66,7 @@ private:
   std::vector<KernelParameter> parameters_;
   std::vector<KernelSource::NamedText> constants_;
   std::array<uint32_t, 3> grid_{1, 1, 1};
+  bool severalConfigs_ = false; // of a package
   std::string bytes_;
   neso_model *model_ = nullptr;
   neso_context *context_ = nullptr;

@@ -15,9 +15,10 @@ Status Session::open(SessionOptions &o) {
   double start = nowMs();
   if (Status s = model_.open(o.model, o.check, o.device, o.kernels, !o.weights.empty(), o.name); !s) return s;
   loadMs_ = nowMs() - start;
+  if (o.sample) o.inputs = {o.model};
   bool files = o.needInputs || !o.inputs.empty();
   Result<std::vector<HostTensor>> inputs =
-      files ? inputsFromFiles(model(), o.inputs) : randomInputs(model(), o.seed, o.dims);
+      files ? inputsFromFiles(model(), o.inputs, o.name) : randomInputs(model(), o.seed, o.dims);
   if (!inputs) return inputs.takeError();
   inputs_ = std::move(*inputs);
   neso_context_options options{};

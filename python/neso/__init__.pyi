@@ -89,7 +89,9 @@ class Package:
     warnings: tuple[Diagnostic, ...]
     report_html: bytes | None
     cached: bool
-    def __init__(self, data: bytes, seconds: float = 0.0, warnings: Iterable[Diagnostic] = (), report_html: bytes | None = None, cached: bool = False) -> None: ...
+    models: tuple[dict[str, Any], ...]
+    def __init__(self, data: bytes, seconds: float = 0.0, warnings: Iterable[Diagnostic] = (), report_html: bytes | None = None, cached: bool = False,
+                 models: Iterable[dict[str, Any]] = ()) -> None: ...
     @property
     def data(self) -> bytes: ...
     def save(self, path: _Path) -> None: ...
@@ -106,7 +108,7 @@ def compile(model: Any, args: Sequence[Any] | None = None, kwargs: Mapping[str, 
             target: _Target | tuple[_Target, ...] | list[_Target] = "cpu", arch: str | Iterable[str] | None = None, options: Mapping[str, Any] | None = None,
             kernels: Iterable[_Path] | None = None, tune: bool | _Path = False, tuned: _Path | None = None, threads: int = 0, report: bool = False, cached: bool = False,
             timeout: float | None = None, ptxas: _Path | None = None, format: Literal["neso", "aoti"] = "neso",
-            progress: bool | Callable[[Progress], object] | None = True) -> Package: ...
+            strip: bool = False, samples: bool = False, progress: bool | Callable[[Progress], object] | None = True) -> Package: ...
 
 @dataclass(frozen=True)
 class Progress:

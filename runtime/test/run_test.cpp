@@ -577,3 +577,65 @@ TEST(Run, KernelsOfAPackageAreLaunchedByName) {
   std::vector<neso_tensor> out;
   EXPECT_STATUS(m.run({}, out), NESO_INVALID_ARGUMENT, "kernels only");
 }
+
+// One row of `programs` elements a program: grid (n // size, 1, 1), where n is argument 2 and the size a constant of the config.
+static B::Grid dividedBy(int64_t size) {
+  return {{size, 1}, 6, {{fbs::SizeOp::FloorDiv, 5, 4, 0, 0}}, {5, 1, 1}};
+}
+
+TEST(Run, KernelsHaveConfigsAndGrids) {
+  B b;
+  b.kernelsOnly = true;
+  b.grid = dividedBy(2), b.kernel("test_add_scalar", 3, 64);
+  b.grid = dividedBy(4), b.kernel("test_add_scalar", 3, 64, false, "test_add_scalar#1");
+  b.kernel("test_add_scalar", 3, 64, false, "test_add_scalar2");
+  Loaded m(b.package(), 1);
+  ASSERT_EQ(m.status, NESO_OK) << neso_error_text();
+  EXPECT_EQ(neso_kernel_configs(m.model, "test_add_scalar"), 2);
+  EXPECT_STREQ(neso_kernel_config(m.model, "test_add_scalar", 0), "test_add_scalar");
+  EXPECT_STREQ(neso_kernel_config(m.model, "test_add_scalar", 1), "test_add_scalar#1");
+  EXPECT_EQ(neso_kernel_config(m.model, "test_add_scalar", 2), nullptr);
+  EXPECT_EQ(neso_kernel_config(m.model, "test_add_scalar", -1), nullptr);
+  EXPECT_EQ(neso_kernel_configs(m.model, "test_add_scalar#1"), 1);
+  EXPECT_EQ(neso_kernel_configs(m.model, "test_add_scalar2"), 1);
+  EXPECT_EQ(neso_kernel_configs(m.model, "other"), 0);
+  EXPECT_EQ(neso_kernel_configs(m.model, nullptr), 0);
+  std::vector<float> x(100, 1), y(100);
+  union neso_arg args[3];
+  args[0].ptr = x.data(), args[1].ptr = y.data(), args[2].i64 = 41;
+  uint32_t grid[3];
+  ASSERT_EQ(neso_kernel_grid(m.model, "test_add_scalar", args, 3, grid), NESO_OK) << neso_error_text();
+  EXPECT_EQ(grid[0], 20u), EXPECT_EQ(grid[1], 1u), EXPECT_EQ(grid[2], 1u);
+  ASSERT_EQ(neso_kernel_grid(m.model, "test_add_scalar#1", args, 3, grid), NESO_OK) << neso_error_text();
+  EXPECT_EQ(grid[0], 10u);
+  // The first ten programs write their elements.
+  ASSERT_EQ(neso_kernel_launch(m.context, "test_add_scalar#1", nullptr, args, 3), NESO_OK) << neso_error_text();
+  for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i], i < 10 ? 42.0f : 0.0f) << i;
+  EXPECT_STATUS(neso_kernel_grid(m.model, "test_add_scalar2", args, 3, grid), NESO_KERNEL_GRID, "has no grid of kernel 'test_add_scalar2'");
+  EXPECT_STATUS(neso_kernel_launch(m.context, "test_add_scalar2", nullptr, args, 3), NESO_KERNEL_GRID, "compile it with --grid");
+  EXPECT_STATUS(neso_kernel_grid(m.model, "other", args, 3, grid), NESO_NO_SUCH_NAME, "no kernel 'other'");
+  EXPECT_STATUS(neso_kernel_grid(m.model, "test_add_scalar", args, 2, grid), NESO_KERNEL_ARGUMENTS, "has 3 arguments, 2 were given");
+  args[2].i64 = -1;
+  EXPECT_STATUS(neso_kernel_grid(m.model, "test_add_scalar", args, 3, grid), NESO_KERNEL_GRID, "has -1 programs along axis 0");
+}
+
+TEST(Run, GridsThatContradictThemselvesAreRefused) {
+  const auto load = [](B::Grid grid) {
+    B b;
+    b.kernelsOnly = true;
+    b.grid = std::move(grid), b.kernel("test_add_scalar", 3, 64);
+    return Loaded(b.package(), 1).status;
+  };
+  EXPECT_EQ(load(dividedBy(2)), NESO_OK);
+  B::Grid axis = dividedBy(2), few = dividedBy(2), far = dividedBy(2), writes = dividedBy(2), many = dividedBy(2), zero = dividedBy(0);
+  axis.axes[2] = 6, few.slots = 4, many.slots = 1 << 20;
+  far.program = {{fbs::SizeOp::Add, 5, 6, 0, 0}}, writes.program = {{fbs::SizeOp::Add, 0, 4, 4, 0}};
+  for (const B::Grid &wrong : {axis, few, far, writes, many}) EXPECT_EQ(load(wrong), NESO_PACKAGE_MALFORMED);
+  B b;
+  b.kernelsOnly = true;
+  b.grid = zero, b.kernel("test_add_scalar", 3, 64);
+  Loaded m(b.package(), 1);
+  union neso_arg args[3] = {};
+  uint32_t grid[3];
+  EXPECT_STATUS(neso_kernel_grid(m.model, "test_add_scalar", args, 3, grid), NESO_KERNEL_GRID, "divides by zero");
+}

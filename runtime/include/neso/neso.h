@@ -509,7 +509,8 @@ NESO_API neso_status neso_device_get_info(neso_device_kind device, int32_t index
 
 /* Launches one kernel of the package by name over a grid of programs, on the context's threads. Arguments in the order
  * of the kernel's parameters, without the constexpr ones; pointers as the caller's memory. On a GPU pointers are of its
- * memory, and the launch is queued on the context's stream. A grid of no programs does nothing. Refused before anything
+ * memory, and the launch is queued on the context's stream. A grid of no programs does nothing; NULL stands for that of
+ * neso_kernel_grid. Refused before anything
  * runs: NESO_KERNEL_GRID for a grid larger than a launch can have; NESO_KERNEL_ALIGNMENT for an address or a number
  * that is not the multiple that the kernel was compiled for (16 for pointers, unless compiled with the hint "none");
  * NESO_KERNEL_BUFFER_SIZE as for neso_kernel_launch_checked, for memory of neso_context_allocate. */
@@ -522,6 +523,20 @@ NESO_API neso_status neso_kernel_launch(neso_context *context, const char *name,
 NESO_API neso_status neso_kernel_launch_checked(neso_context *context, const char *name, const uint32_t grid[3],
                                                 const union neso_arg *args, const int64_t *buffer_bytes,
                                                 size_t arg_count);
+
+/* A kernel that triton.autotune surrounds may be in the package once for each config (`neso kernel compile --configs all`): the name under
+ * which config `index` is launched. 0: `name` itself, the config that was chosen when the package was made; then "name#1" and so on, in the
+ * source's order without the chosen one. All take the same arguments. What a config gives to a constexpr BLOCK is
+ * neso_model_metadata(model, "kernel.NAME.constant.BLOCK"), with that name for NAME; num_warps stands there, too. NULL: past the last, or no
+ * such kernel. The model's own string. */
+NESO_API const char *neso_kernel_config(const neso_model *model, const char *name, int32_t index);
+/* How many configs: 1 for a kernel without, 0: no such kernel. */
+NESO_API int32_t neso_kernel_configs(const neso_model *model, const char *name);
+/* The programs along x, y and z that go with these arguments, by the rule that the package has of the kernel or config (`neso kernel compile
+ * --grid`). Arguments as for neso_kernel_launch, of which integers are read and no memory is. NESO_NO_SUCH_NAME, NESO_KERNEL_ARGUMENTS;
+ * NESO_KERNEL_GRID where there is no rule, or where it gives no grid for these arguments: out_grid is then not to be read. */
+NESO_API neso_status neso_kernel_grid(const neso_model *model, const char *name, const union neso_arg *args, size_t arg_count,
+                                      uint32_t out_grid[3]);
 
 /* ---- Weights
  * ---------------------------------------------------------------------------------------------------------------- */
