@@ -9,6 +9,7 @@ from pathlib import Path
 
 from . import _program, cache
 from ._errors import InputError
+from ._files import write as _write
 from ._progress import Teller
 
 
@@ -42,25 +43,6 @@ class Package:
 
     def __repr__(self):
         return f"<neso.Package of {len(self._data)} bytes>"
-
-
-def _write(path, data):
-    path = os.fspath(path)
-    with tempfile.NamedTemporaryFile(dir=os.path.dirname(path) or ".", prefix=".neso-", delete=False) as f:
-        try:
-            f.write(data)
-            f.flush()
-            os.chmod(f.name, 0o666 & ~_umask())
-            os.replace(f.name, path)
-        except BaseException:
-            os.unlink(f.name)
-            raise
-
-
-def _umask():
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 class _Source:

@@ -419,7 +419,10 @@ NESO_API neso_status neso_run_async(neso_context *context, const neso_tensor *in
 /* Waits for all that the context has queued. NESO_DEVICE_LOST when a kernel trapped: the driver
  * lets the process use that GPU no more; everything else goes on. */
 NESO_API neso_status neso_context_synchronize(neso_context *context);
-/* Later work goes to this stream (meaning of `stream` as in the options), after what the context has queued so far. */
+/* Later work goes to this stream (meaning of `stream` as in the options), after what the context has queued so far.
+ * The caller may be recording the stream into a CUDA graph of its own: neso_run_async and neso_kernel_launch then put their steps into it. For that,
+ * run once before with the same sizes and wait for it, so that memory and code are there; give inputs and outputs on the device; models that
+ * read sizes from the device cannot be recorded. Such a graph uses the context's memory: keep the context, unused by other runs, as long as it. */
 NESO_API neso_status neso_context_set_stream(neso_context *context, void *stream);
 
 /* Runs that begin from now on call on_step as in the options, also where those named none; NULL: nobody is called. */
