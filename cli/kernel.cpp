@@ -53,7 +53,16 @@ int compile(Options o) {
   Result<Kernel> kernel = Kernel::read(*source);
   if (!kernel) return report(kernel.error());
   std::vector<std::string> notes;
-  Result<std::string> bytes = kernel->package(o.target, o.archs, &notes, o.ptxas, *parseBoxForms(o.boxes), o.grid);
+  ConfigChoice choose;
+  if (o.tune)
+    choose = [&](const std::string &package) -> Result<size_t> {
+      KernelOptions onDevice = o;
+      onDevice.device.text = o.target;
+      Launch launch;
+      if (Status s = launch.prepare(onDevice, package); !s) return s.takeError();
+      return launch.fastestConfig();
+    };
+  Result<std::string> bytes = kernel->package(o.target, o.archs, &notes, o.ptxas, *parseBoxForms(o.boxes), o.grid, choose);
   if (!bytes) return report(bytes.error());
   for (const std::string &note : notes) std::fprintf(stderr, "%s\n", note.c_str());
   // All or nothing: without its header there is no package.
@@ -202,8 +211,13 @@ void declareKernel(const Verb &parent) {
       .oneOf({"best", "all"});
   verb.option("--grid", o->grid, "the grid to keep in the package, for launches that give none: as for run, an expression over parameters and constexprs")
       .placeholder("X[,Y[,Z]]");
+  verb.flag("--tune", o->tune, "with --configs all, --grid and --arg: measure each config on this machine with these values; the fastest stands for the kernel");
+  verb.option("--arg", o->args, "of --tune: a value for each argument, as for run").single().placeholder("VALUE");
   verb.option("--header", o->header, "also write a C header with a function that launches the kernel").placeholder("FILE");
-  verb.work([o] { return compile(*o); });
+  verb.work([o] { return compile(*o); }, [o]() -> std::string {
+    if (o->tune && (o->configs != "all" || o->grid.empty())) return "--tune: is for --configs all, and wants the --grid";
+    return !o->tune && !o->args.empty() ? "--arg: is for --tune" : "";
+  });
 
   verb = declareSource(kernel, "emit", "print a stage of the compiler", *o);
   std::vector<std::string> stages;

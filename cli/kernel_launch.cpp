@@ -7,6 +7,7 @@
 #include "base/diagnostics/cli.h"
 #include "base/diagnostics/tile.h"
 #include "model_file.h"
+#include "timing.h"
 
 namespace neso::cli {
 namespace {
@@ -90,6 +91,11 @@ Status Launch::readPackage(const KernelOptions &o, const std::string &path, cons
   neso_model_options options{};
   options.struct_size = sizeof options;
   if (neso_status s = neso_model_load(path.c_str(), &options, &model_); s != NESO_OK) return runtimeError(s);
+  return readHeld(o, kernel);
+}
+
+Status Launch::readHeld(const KernelOptions &o, const std::string &kernel) {
+  const auto unnamed = [&](const std::string &why) { return fail(diag::KernelUnnamed, {}, o.source, why); };
   std::string held;
   for (int32_t i = 0; i < neso_model_kernel_count(model_); ++i) {
     neso_kernel_info info;
@@ -117,6 +123,60 @@ Status Launch::readPackage(const KernelOptions &o, const std::string &path, cons
   if (!args) return args.takeError();
   arguments = std::move(*args);
   return Status::ok();
+}
+
+Status Launch::prepare(const KernelOptions &o, const std::string &package) {
+  device_ = o.device;
+  if (Status s = device_.parse(); !s) return s;
+  if (neso_status s = neso_model_load_memory(package.data(), package.size(), nullptr, &model_); s != NESO_OK) return runtimeError(s);
+  if (Status s = readHeld(o, ""); !s) return s;
+  if (Status s = ruledGrid(); !s) return s;
+  return makeContext(o);
+}
+
+std::string Launch::valuesOf(const std::string &config) const {
+  const std::string prefix = fmt::format("kernel.{}.constant.", config);
+  std::string out;
+  for (int32_t i = 0; const char *key = neso_model_metadata_key(model_, i); ++i)
+    if (std::string(key).starts_with(prefix))
+      out += fmt::format("{}{}={}", out.empty() ? "" : ", ", std::string(key).substr(prefix.size()), neso_model_metadata(model_, key));
+  return out;
+}
+
+Result<size_t> Launch::fastestConfig() {
+  neso_device_info device{};
+  if (Status s = device_.info(device); !s) return s.takeError();
+  const DeviceTimer timer(context_, device_, device.l2_bytes);
+  std::optional<size_t> best;
+  double least = 0;
+  neso_status failed = NESO_OK;
+  const int32_t count = neso_kernel_configs(model_, name_.c_str());
+  for (int32_t i = 0; i < count; ++i) {
+    const char *config = neso_kernel_config(model_, name_.c_str(), i);
+    const auto queue = [&] { return neso_kernel_launch_checked(context_, config, nullptr, args_.data(), argBytes_.data(), args_.size()); };
+    const auto once = [&](double *ms) {
+      const double begin = nowMs();
+      neso_status s = queue();
+      if (s == NESO_OK) s = neso_context_synchronize(context_);
+      *ms = nowMs() - begin;
+      return s;
+    };
+    double cold = 0;
+    Spread warm;
+    DeviceTimer again = timer;
+    neso_status s = once(&cold);
+    if (s == NESO_OK) s = measure(device_.apart() ? again.warm(queue) : Repetition(once), 0, cold, warm);
+    if (s != NESO_OK) {
+      // As for Triton, one that this device cannot run is no fault of the others.
+      failed = s;
+      std::fprintf(stderr, "%s with %s: %s\n", name_.c_str(), valuesOf(config).c_str(), neso_error_text());
+      continue;
+    }
+    std::fprintf(stderr, "%s with %s: %s\n", name_.c_str(), valuesOf(config).c_str(), warm.text().c_str());
+    if (!best || warm.median < least) best = static_cast<size_t>(i), least = warm.median;
+  }
+  if (!best) return runtimeError(failed);
+  return *best;
 }
 
 Status Launch::readGrid(const KernelOptions &o) {

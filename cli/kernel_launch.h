@@ -20,7 +20,7 @@ struct KernelOptions {
   std::vector<std::string> constexprs, hints, archs, args, paths;
   std::string configs = "best";
   int numWarps = 0, numStages = 0, threads = 0, iterations = 0, config = -1;
-  bool json = false, interpret = false, races = false, debug = false;
+  bool tune = false, json = false, interpret = false, races = false, debug = false;
 };
 
 /// What the options say of the kernel. KernelUnnamed.
@@ -38,6 +38,10 @@ public:
   /// Reads kernel, values and grid, and, unless it is to be interpreted, loads its machine code. TileBadArguments, KernelUnnamed, errors
   /// of the compiler and the runtime.
   Status prepare(const KernelOptions &o);
+  /// The same of a package in memory, with the grid that is in it.
+  Status prepare(const KernelOptions &o, const std::string &package);
+  /// The number of the config that runs fastest, of a package. What each takes is said on stderr.
+  Result<size_t> fastestConfig();
   /// On stderr, which config an autotuned kernel runs with; nothing for others.
   void sayConfig() const;
   Status interpret(bool races);
@@ -56,6 +60,8 @@ private:
   /// Kernel, parameters and values of a source; the package is made of it later.
   Status readSource(const KernelOptions &o);
   Status readPackage(const KernelOptions &o, const std::string &path, const std::string &kernel);
+  Status readHeld(const KernelOptions &o, const std::string &kernel);
+  std::string valuesOf(const std::string &config) const;
   Status readGrid(const KernelOptions &o);
   Status ruledGrid();
   Status build(const KernelOptions &o);

@@ -70,7 +70,7 @@ int run(Options o) {
   for (const auto &[name, buffer] : session.mutatedBuffers()) keep("buffer." + name, buffer);
   if (!kept) return report(kept.error());
   if (!o.trace.empty())
-    if (Status s = trace.write(o.trace, session.model()); !s) return report(s.error());
+    if (Status s = trace.write(o.trace); !s) return report(s.error());
   Status s = deliver(o.output, results, metadata);
   return s ? 0 : report(s.error());
 }

@@ -25,11 +25,12 @@ Status Session::open(SessionOptions &o) {
   options.struct_size = sizeof options;
   options.threads = o.threads;
   o.device.apply(options);
-  if (o.trace) o.trace->attach(options);
   if (o.steps) o.steps->attach(options, *this);
   options.check_nan = o.checkNan;
   options.turn_limit = o.turnLimit || files ? o.turnLimit : SessionOptions::kTurnsOfRandomInputs;
   if (neso_status s = neso_context_create(model(), &options, &context_); s != NESO_OK) return runtimeError(s);
+  if (o.trace)
+    if (Status s = o.trace->attach(context_); !s) return s;
   if (Status s = useWeights(o); !s) return s;
   views = tensorViews(inputs_);
   outputs.assign(static_cast<size_t>(neso_model_output_count(model())), neso_tensor{});

@@ -153,6 +153,27 @@ def twice(x, n, BLOCK: tl.constexpr):
   r = kernel("run k.neso --grid 1 " + values + "-o o.safetensors");
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_EQ(load("o.safetensors")["x"][39], 39.0f);
+  // The fastest becomes the kernel: each program of the other does its work many times.
+  write("slow.py", R"(import triton
+import triton.language as tl
+
+@triton.autotune(configs=[triton.Config({"TURNS": 20000}), triton.Config({"TURNS": 1}), triton.Config({"TURNS": 400})], key=["n"])
+@triton.jit
+def turn(x, n, TURNS: tl.constexpr):
+    i = tl.arange(0, 64)
+    v = tl.load(x + i, mask=i < n)
+    for _ in range(TURNS):
+        v = tl.sin(v)
+    tl.store(x + i, v, mask=i < n)
+)");
+  const std::string slow = "compile slow.py:turn --signature '*fp32,i32' --configs all --grid 1 -o slow.neso ";
+  r = kernel(slow + "--tune " + values);
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.err.find("turn with num_warps=4, TURNS=20000, num_stages=3: "), std::string::npos) << r.err;
+  EXPECT_NE(neso("info slow.neso").out.find("kernel.turn.constant.TURNS: 1\n"), std::string::npos);
+  EXPECT_NE(neso("info slow.neso").out.find("kernel.turn#1.constant.TURNS: 20000\n"), std::string::npos);
+  EXPECT_EQ(kernel(slow + values).code, 2);
+  EXPECT_EQ(kernel("compile " + source + "--tune " + values + "-o l.neso").code, 2);
   // One config by its number, and what goes wrong.
   r = kernel("run " + source + "--config 1 --grid 'cdiv(n, BLOCK)' " + values + "-o o.safetensors");
   EXPECT_NE(r.err.find("num_warps=4, BLOCK=8 over a grid of 5 x"), std::string::npos) << r.err;

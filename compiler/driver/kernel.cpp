@@ -286,6 +286,9 @@ bool sameCode(const std::vector<KernelSource::NamedText> &a, int aStages, const 
   return std::equal(a.begin() + 1, a.end(), b.begin() + 1, b.end());
 }
 
+/// What neso_kernel_config gives for number `i`.
+std::string nameOfConfig(const std::string &kernel, size_t i) { return i ? fmt::format("{}#{}", kernel, i) : kernel; }
+
 /// The grid over the symbols of arguments; empty for an empty text.
 Result<std::vector<Expr>> gridOver(const std::string &text, const std::vector<KernelParameter> &parameters,
                                    const std::vector<KernelSource::NamedText> &constants) {
@@ -324,7 +327,8 @@ Result<std::string> Kernel::emit(Stage stage, const std::string &target, const s
 }
 
 Result<std::string> Kernel::package(const std::string &target, const std::vector<std::string> &archs,
-                                    std::vector<std::string> *notes, const std::string &assembler, BoxForms boxes, const std::string &grid) {
+                                    std::vector<std::string> *notes, const std::string &assembler, BoxForms boxes, const std::string &grid,
+                                    const ConfigChoice &choose) {
   Result<Targets> targets = parseTargets(target, archs);
   if (!targets) return targets.takeError();
   PackageContents contents;
@@ -344,7 +348,7 @@ Result<std::string> Kernel::package(const std::string &target, const std::vector
       LooseKernel &kernel = contents.kernels[i];
       tt::FuncOp function = of[i].function;
       kernel.function = function.getName().str();
-      kernel.name = i ? fmt::format("{}#{}", state_->name, i) : state_->name;
+      kernel.name = nameOfConfig(state_->name, i);
       kernel.argCount = static_cast<int>(function.getFunctionType().getNumInputs());
       kernel.metadata.emplace_back("parameters", parameterText(state_->parameters));
       for (const auto &[name, value] : of[i].constants) kernel.metadata.emplace_back("constant." + name, value);
@@ -374,6 +378,14 @@ Result<std::string> Kernel::package(const std::string &target, const std::vector
   for (const Diagnostic &warning : made->warnings)
     if (notes) notes->push_back(warning.str());
   contents.code = std::move(made->code);
+  if (!choose || contents.kernels.size() == 1) return packageBytes(contents);
+  Result<std::string> measured = packageBytes(contents);
+  if (!measured) return measured;
+  Result<size_t> first = choose(*measured);
+  if (!first) return first.takeError();
+  const auto chosen = contents.kernels.begin() + static_cast<std::ptrdiff_t>(*first);
+  std::rotate(contents.kernels.begin(), chosen, chosen + 1);
+  for (size_t i = 0; i < contents.kernels.size(); ++i) contents.kernels[i].name = nameOfConfig(state_->name, i);
   return packageBytes(contents);
 }
 

@@ -105,6 +105,9 @@ struct KernelMutation {
   std::string unknownBecause;
 };
 
+/// Given a package of several configs, the number of the one that is to be "NAME" in it.
+using ConfigChoice = std::function<Result<size_t>(const std::string &package)>;
+
 class Kernel {
 public:
   static Result<Kernel> read(const KernelSource &source);
@@ -129,10 +132,11 @@ public:
   /// A package that holds this kernel alone, for each of `archs` (parseTargets). What a user should know of the code
   /// (warnings: registers that spill, configs for which no code can be made) goes to `notes`, if given. assembler, boxes: CodeRequest.
   /// Further configs are kernels "NAME#1", "NAME#2", …; those that are the same code are left out. grid: an expression over parameters and
-  /// constexprs as for evaluateLaunchGrid, which goes into the package (TrGridRule); empty: none.
+  /// constexprs as for evaluateLaunchGrid, which goes into the package (TrGridRule); empty: none. choose: which of several configs is first, asked
+  /// with the package in which the best that can be told without measuring is.
   Result<std::string> package(const std::string &target, const std::vector<std::string> &archs,
                               std::vector<std::string> *notes = nullptr, const std::string &assembler = {},
-                              BoxForms boxes = BoxForms::Faster, const std::string &grid = {});
+                              BoxForms boxes = BoxForms::Faster, const std::string &grid = {}, const ConfigChoice &choose = {});
   /// Executes the kernel in the interpreter of the tile IR. One value a parameter. races: also reports what programs do to each other
   /// without atomics (InterpOptions::detectRaces).
   Status interpret(const std::vector<KernelValue> &values, std::array<int64_t, 3> grid,

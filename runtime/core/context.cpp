@@ -2,6 +2,8 @@
 
 #include <new>
 
+#include "core/trace.h"
+
 using namespace neso_rt;
 
 namespace {
@@ -64,10 +66,13 @@ neso_status begin_run(neso_context *c, const neso_tensor *inputs, size_t input_c
   if (c->binding.unfinished) NESO_TRY(c->binding.finish());
   c->walker.steps_done = 0;
   NESO_TRY(pin_weights(c));
+  const bool traced = __builtin_expect(c->options.on_step == note_step, 0);
+  if (traced) note_run(c->options.on_step_user, true);
   neso_status status = c->binding.bind(inputs, input_count, outputs, output_count);
   if (status == NESO_OK) status = c->walker.run();
   if (status == NESO_OK) status = c->binding.hand_out(outputs);
   if (status != NESO_OK) c->binding.drop();
+  if (traced) note_run(c->options.on_step_user, false);
   return status;
 }
 

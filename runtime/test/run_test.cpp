@@ -3,6 +3,8 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
+#include <string>
 #include <thread>
 
 #include "test/harness.h"
@@ -638,4 +640,78 @@ TEST(Run, GridsThatContradictThemselvesAreRefused) {
   union neso_arg args[3] = {};
   uint32_t grid[3];
   EXPECT_STATUS(neso_kernel_grid(m.model, "test_add_scalar", args, 3, grid), NESO_KERNEL_GRID, "divides by zero");
+}
+
+static std::string contentsOf(const std::string &path) {
+  std::string out;
+  if (FILE *f = fopen(path.c_str(), "r")) {
+    for (int c; (c = fgetc(f)) != EOF;) out += char(c);
+    fclose(f);
+  }
+  return out;
+}
+static size_t countIn(const std::string &text, const std::string &what) {
+  size_t count = 0;
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++count;
+  return count;
+}
+
+TEST(Run, TracesAreFilesForPerfetto) {
+  const std::string path = testing::TempDir() + "neso_trace.json";
+  neso_trace *trace = nullptr;
+  ASSERT_EQ(neso_trace_create(0, &trace), NESO_OK);
+  {
+    Loaded m(addThenDouble().package()), other(addThenDouble().package());
+    Tensor x({3}, {1, 2, 3});
+    std::vector<neso_tensor> out(1);
+    ASSERT_EQ(neso_context_trace(m.context, trace), NESO_OK);
+    ASSERT_EQ(neso_context_trace(other.context, trace), NESO_OK);
+    for (int i = 0; i < 3; ++i) out = std::vector<neso_tensor>(1), ASSERT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
+    out = std::vector<neso_tensor>(1);
+    ASSERT_EQ(other.run({x.t}, out), NESO_OK) << neso_error_text();
+    ASSERT_EQ(neso_context_trace(m.context, nullptr), NESO_OK);
+    out = std::vector<neso_tensor>(1);
+    ASSERT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
+    ASSERT_EQ(neso_trace_write(trace, path.c_str()), NESO_OK) << neso_error_text();
+    const std::string text = contentsOf(path);
+    EXPECT_EQ(countIn(text, "\"cat\": \"run\""), 4u) << text;
+    EXPECT_EQ(countIn(text, "{\"name\": \"test_add\", \"cat\": \"step\", \"ph\": \"X\", \"ts\": "), 4u) << text;
+    EXPECT_EQ(countIn(text, "\"tid\": 2, \"args\": {\"grid\": ["), 2u) << text;
+    EXPECT_EQ(countIn(text, "thread_name"), 2u) << text;
+    EXPECT_EQ(countIn(text, "{"), countIn(text, "}")) << text;
+    EXPECT_EQ(text.substr(text.size() - 5), "}\n]}\n");
+    // A few alone are the last ones.
+    neso_trace *few = nullptr;
+    ASSERT_EQ(neso_trace_create(2, &few), NESO_OK);
+    ASSERT_EQ(neso_context_trace(m.context, few), NESO_OK);
+    out = std::vector<neso_tensor>(1);
+    ASSERT_EQ(m.run({x.t}, out), NESO_OK);
+    ASSERT_EQ(neso_context_trace(m.context, nullptr), NESO_OK);
+    ASSERT_EQ(neso_trace_write(few, path.c_str()), NESO_OK);
+    EXPECT_EQ(countIn(contentsOf(path), "test_add"), 0u);
+    EXPECT_EQ(countIn(contentsOf(path), "test_double"), 1u);
+    neso_trace_free(few);
+    EXPECT_STATUS(neso_trace_write(trace, "/nonexistent/trace.json"), NESO_FILE_UNWRITABLE, "cannot write '/nonexistent/trace.json': No such file");
+    EXPECT_STATUS(neso_trace_write(trace, "/dev/full"), NESO_FILE_UNWRITABLE, "No space left");
+  }
+  std::remove(path.c_str());
+  neso_trace_free(trace);
+  neso_trace_free(nullptr);
+}
+
+TEST(Run, TracesOfRunsThatFailGoOn) {
+  neso_trace *trace = nullptr;
+  ASSERT_EQ(neso_trace_create(100, &trace), NESO_OK);
+  Loaded m(addThenDouble().package());
+  ASSERT_EQ(neso_context_trace(m.context, trace), NESO_OK);
+  Tensor bad({3, 1}, {1, 2, 3}), x({3}, {1, 2, 3});
+  std::vector<neso_tensor> out(1);
+  EXPECT_EQ(m.run({bad.t}, out), NESO_INPUT_RANK);
+  ASSERT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
+  const std::string path = testing::TempDir() + "neso_trace_failed.json";
+  ASSERT_EQ(neso_trace_write(trace, path.c_str()), NESO_OK) << neso_error_text();
+  EXPECT_EQ(countIn(contentsOf(path), "test_add"), 1u);
+  EXPECT_EQ(countIn(contentsOf(path), "\"cat\": \"run\""), 2u);
+  std::remove(path.c_str());
+  neso_trace_free(trace);
 }

@@ -541,6 +541,29 @@ NESO_API int32_t neso_kernel_configs(const neso_model *model, const char *name);
 NESO_API neso_status neso_kernel_grid(const neso_model *model, const char *name, const union neso_arg *args, size_t arg_count,
                                       uint32_t out_grid[3]);
 
+/* ---- Traces
+ * ---------------------------------------------------------------------------------------------------------------- */
+
+/* Notes the runs of contexts and writes them as JSON that Perfetto and Chrome open: a row for each context, in which each step has its kernel,
+ * grid and lines of the model. Contexts may run at once on any threads.
+ *
+ *     neso_trace *trace;
+ *     neso_trace_create(0, &trace);
+ *     neso_context_trace(context, trace);
+ *     neso_run(context, …);
+ *     neso_trace_write(trace, "trace.json");
+ */
+typedef struct neso_trace neso_trace;
+/* steps: how many are kept, the last ones, of about 64 bytes each; 0: 65536. */
+NESO_API neso_status neso_trace_create(size_t steps, neso_trace **out_trace);
+/* Runs that begin from now on are noted; NULL: they are not. In place of neso_context_watch and on_step: on a GPU each step is waited for, so
+ * that its time is its own, and runs are no CUDA graphs. The trace must live as long as runs are noted. */
+NESO_API neso_status neso_context_trace(neso_context *context, neso_trace *trace);
+/* While no run is noted, and while the models of its contexts live. NESO_FILE_UNWRITABLE. */
+NESO_API neso_status neso_trace_write(const neso_trace *trace, const char *path);
+/* NULL is allowed. */
+NESO_API void neso_trace_free(neso_trace *trace);
+
 /* ---- Weights
  * ---------------------------------------------------------------------------------------------------------------- */
 
