@@ -252,12 +252,13 @@ struct Entry {
   LooseKernel *checks = nullptr; // gets what a launch must satisfy
 };
 
-/// Code for all targets, or the text that `request` names.
-Result<GeneratedCode> generate(mlir::ModuleOp original, const std::vector<Entry> &entries, const Targets &targets, const CodeRequest &request) {
+/// Code for all targets, or the text that `request` names. others: functions of configs that are not wanted, also those of entries.
+Result<GeneratedCode> generate(mlir::ModuleOp original, const std::vector<Entry> &entries, const Targets &targets, const CodeRequest &request,
+                               const std::vector<std::string> &others = {}) {
   // The pipeline works on a copy: the interpreter and the analysis see the program as written.
   mlir::OwningOpRef<mlir::ModuleOp> module = original.clone();
-  for (tt::FuncOp f : llvm::make_early_inc_range(module->getOps<tt::FuncOp>()))
-    if (f.isPublic() && std::none_of(entries.begin(), entries.end(), [&](const Entry &e) { return f.getName() == e.function; })) f.erase();
+  for (const std::string &name : others)
+    if (std::none_of(entries.begin(), entries.end(), [&](const Entry &e) { return e.function == name; })) module->lookupSymbol<tt::FuncOp>(name).erase();
   if (Status s = runTilePipeline(*module, {.ofTriton = true}); !s) return s.takeError();
   // ---- From here on there is one function a kernel, and only plain pointers and masks touch memory. ----
   std::vector<TileFunction> functions;
@@ -341,6 +342,9 @@ Result<std::string> Kernel::package(const std::string &target, const std::vector
       configs.push_back(c);
   CodeRequest request;
   request.assembler = assembler, request.boxes = boxes;
+  std::vector<std::string> functions;
+  if (!state_->others.empty()) functions.push_back(state_->name);
+  for (const Config &c : state_->others) functions.push_back(tt::FuncOp(c.function).getName().str());
   const auto make = [&](const std::vector<Config> &of) -> Result<GeneratedCode> {
     contents.kernels.assign(of.size(), LooseKernel{});
     std::vector<Entry> entries;
@@ -360,7 +364,7 @@ Result<std::string> Kernel::package(const std::string &target, const std::vector
       if (!grid.empty()) kernel.metadata.emplace_back("grid", grid);
       entries.push_back({kernel.function, of[i].warps, of[i].stages, &kernel});
     }
-    return generate(*state_->module, entries, *targets, request);
+    return generate(*state_->module, entries, *targets, request, functions);
   };
   Result<GeneratedCode> made = make(configs);
   // As for Triton, a config that a machine cannot run is no fault of the others.
@@ -370,7 +374,7 @@ Result<std::string> Kernel::package(const std::string &target, const std::vector
       Result<GeneratedCode> alone = make({c});
       if (!alone && sound.empty()) return alone.takeError();
       if (alone) sound.push_back(c);
-      else if (notes) notes->push_back(fmt::format("config {} is left out: {}", c.function.getName().str(), alone.error().str()));
+      else if (notes) notes->push_back(fmt::format("config {} is left out: {}", tt::FuncOp(c.function).getName().str(), alone.error().str()));
     }
     made = make(sound);
   }

@@ -16,7 +16,7 @@ constexpr size_t kSteps = 65536;
 constexpr int kDeepest = 32;
 
 // A step or a run, once it has ended.
-struct span {
+struct noted {
   const char *name;
   const neso_model *model;
   double begin_ms, end_ms;
@@ -33,18 +33,18 @@ struct neso_track {
   int32_t number;
   int depth;
   double run_ms;
-  span open[kDeepest];
+  noted open[kDeepest];
   neso_track *next;
 };
 
 struct neso_trace {
-  array<span> spans; // the last of them: number n at n modulo their count
+  array<noted> spans; // the last of them: number n at n modulo their count
   std::atomic<size_t> count{0};
   std::atomic<neso_track *> tracks{nullptr};
   std::atomic<int32_t> track_count{0};
   double zero_ms = now_ms();
 
-  void add(const span &s) { spans[count.fetch_add(1) % spans.size()] = s; }
+  void add(const noted &s) { spans[count.fetch_add(1) % spans.size()] = s; }
 };
 
 namespace {
@@ -72,7 +72,7 @@ void put_sources(FILE *f, const neso_model *m, const char *kernel) {
   }
 }
 
-void put_span(FILE *f, const span &s, double zero) {
+void put_span(FILE *f, const noted &s, double zero) {
   fputs(",\n{\"name\": \"", f);
   put_text(f, s.name);
   fprintf(f, "\", \"cat\": \"%s\", \"ph\": \"X\", \"ts\": %.3f, \"dur\": %.3f, \"pid\": 1, \"tid\": %d", s.run ? "run" : "step", (s.begin_ms - zero) * 1e3,
@@ -98,7 +98,7 @@ int neso_rt::note_step(void *user, const neso_step_event *event) {
     return 0;
   }
   if (track->depth++ >= kDeepest) return 0;
-  span &s = track->open[track->depth - 1];
+  noted &s = track->open[track->depth - 1];
   s = {event->kernel ? event->kernel : event->what, track->model, 0, 0, {event->grid[0], event->grid[1], event->grid[2]}, track->number, strcmp(event->what, "launch") == 0, false};
   // Behind all of the above, which is no part of the step.
   s.begin_ms = now_ms();
