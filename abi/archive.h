@@ -9,6 +9,7 @@
  *     byteorder                         "little"
  *     data/neso/<model>/plan            the plan (plan.fbs)
  *     data/neso/<model>/code/<arch>     machine code, one member a target
+ *     data/neso/<model>/samples         inputs to try the model with, as .safetensors; the runtime does not look at them
  *     data/weights/weight_<N>           constants
  *     data/weights/<hash>               constants in a file of weights alone, by XXH3-128 of their bytes (32 hexadecimal digits)
  *
@@ -22,10 +23,11 @@
 #define NESO_ARCHIVE_ALIGN 64
 #define NESO_ARCHIVE_ROOT "package/"
 #define NESO_ARCHIVE_MODEL_FOLDER "data/neso/"
+#define NESO_ARCHIVE_SAMPLES "samples"
 #define NESO_ARCHIVE_WEIGHT_FOLDER "data/weights/"
 /* Of plan.fbs. */
 #define NESO_PLAN_MAJOR 1
-#define NESO_PLAN_MINOR 11
+#define NESO_PLAN_MINOR 12
 
 #define NESO_ZIP_LOCAL 0x04034b50u
 #define NESO_ZIP_CENTRAL 0x02014b50u

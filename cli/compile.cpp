@@ -14,6 +14,7 @@
 #include "notes.h"
 #include "packing.h"
 #include "progress.h"
+#include "sample_inputs.h"
 #include "tune.h"
 #include "verb.h"
 
@@ -26,7 +27,7 @@ struct Options {
   std::string shown; // what the package is called in messages; "": its path
   CompileOptions compile;
   TuneRequest tune;
-  bool verbose = false, json = false;
+  bool verbose = false, json = false, samples = false;
 };
 
 /// A file of weights is beside the package, or where the user says: the package then knows the way from its own folder.
@@ -75,6 +76,11 @@ int run(Options o, std::vector<std::string> *rows) {
   if (!notes) return report(notes.error());
   o.compile.metadata = *notes;
   o.compile.report = !o.report.empty();
+  if (o.samples) {
+    Result<std::string> samples = samplesForPackage(o.model);
+    if (!samples) return report(samples.error());
+    o.compile.samples = std::move(*samples);
+  }
   if (!o.emit.empty()) o.compile.emit = parseStage(o.emit);
   if (!o.from.empty()) o.compile.from = parseStage(o.from);
   if (o.emit.empty()) o.compile.weights = weightPlace(o);
@@ -250,6 +256,7 @@ void declareCompile(const Verb &parent) {
   verb.flag("--updatable", o->compile.updatable,
             "compute nothing from weights when compiling, so that each of them can be given another value later").group("Result");
   verb.option("--threads", o->compile.threads, "of the compiler (default: one per core, at most 16)").range(1, 256).group("Target");
+  verb.flag("--samples", o->samples, "put the inputs that the model was exported with into the package, for --sample of run, bench and verify").group("Result");
   verb.flag("--strip", o->compile.strip, "keep no folders of the model's source files in the package, their names alone").group("Result");
   verb.flag("--verbose", o->verbose, "print the time of each step").group("Result");
   verb.flag("--json", o->json, "when it is done, one JSON object on standard output: the package, its targets, the time of each step").group("Result");
@@ -261,6 +268,7 @@ void declareCompile(const Verb &parent) {
     if (!o->weightFile.empty() && o->weights != "external") return "--weights-file: is for --weights external";
     if (o->weights == "external" && o->format == "aoti")
       return "--weights: PyTorch's loader takes archives with their weights (embedded) or without (none: load_constants gives them)";
+    if (o->samples && (!o->emit.empty() || !o->from.empty() || o->format != "neso")) return "--samples: is for packages that are made of a .pt2";
     for (const std::string &s : o->settings)
       if (s.find('=') == std::string::npos) return "--option: '" + s + "' is not of the form K=V";
     return "";

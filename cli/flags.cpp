@@ -14,10 +14,10 @@ void declareDevice(const Verb &verb, DeviceChoice &device, int &threads) {
 }
 
 void declareSession(const Verb &verb, SessionOptions &o) {
-  const char *files = ".safetensors (tensors named 0, 1, … or by argument), or several .npy, one an input, in order, or a .pt2: the inputs that it was exported with";
-  verb.option("--input", o.inputs,
-              o.needInputs ? files : "inputs as for run; without it they are random, inside the exported ranges")
-      .single().placeholder("FILE");
+  const char *files = ".safetensors (tensors named 0, 1, … or by argument), or several .npy, one an input, in order, or a .pt2: the inputs that it was exported with, or a .neso that has them";
+  const Option input = verb.option("--input", o.inputs, o.needInputs ? files : "inputs as for run; without it they are random, inside the exported ranges");
+  input.single().placeholder("FILE");
+  verb.flag("--sample", o.sample, "the inputs that the model was exported with: of a .pt2, or of a package that was compiled with --samples").excludes(input);
   verb.option("--name", o.name, "which model of a package of several (neso pack)").placeholder("MODEL");
   verb.option("--kernels", o.kernels, "of a .pt2: as for compile").single().placeholder("PATH");
   verb.option("--op-library", o.opLibrary, "a shared library with the operators that the model calls and that are not PyTorch's (neso_ops, see neso.h)").placeholder("FILE");

@@ -53,12 +53,21 @@ int compile(Options o) {
   Result<Kernel> kernel = Kernel::read(*source);
   if (!kernel) return report(kernel.error());
   std::vector<std::string> notes;
-  Result<std::string> bytes = kernel->package(o.target, o.archs, &notes, o.ptxas, *parseBoxForms(o.boxes));
+  ConfigChoice choose;
+  if (o.tune)
+    choose = [&](const std::string &package) -> Result<size_t> {
+      KernelOptions onDevice = o;
+      onDevice.device.text = o.target;
+      Launch launch;
+      if (Status s = launch.prepare(onDevice, package); !s) return s.takeError();
+      return launch.fastestConfig();
+    };
+  Result<std::string> bytes = kernel->package(o.target, o.archs, &notes, o.ptxas, *parseBoxForms(o.boxes), o.grid, choose);
   if (!bytes) return report(bytes.error());
   for (const std::string &note : notes) std::fprintf(stderr, "%s\n", note.c_str());
   // All or nothing: without its header there is no package.
   if (!o.header.empty())
-    if (Status s = writeFileAtomically(o.header, kernelHeader(*kernel)); !s) return report(s.error());
+    if (Status s = writeFileAtomically(o.header, kernelHeader(*kernel, o.grid)); !s) return report(s.error());
   Status s = writeFileAtomically(o.output, *bytes);
   return s ? 0 : report(s.error());
 }
@@ -154,6 +163,7 @@ Verb declareSource(const Verb &kernel, const char *name, const char *text, Optio
       .single();
   verb.option("--num-warps", o.numWarps, "of 32 threads a program, on GPUs (default: the config's, or 4)").range(1, 64);
   verb.option("--num-stages", o.numStages, "of pipelined loops, on GPUs (default: the config's, or 3)").range(1, 64);
+  verb.option("--config", o.config, "which config of triton.autotune, from 0 (default: the best that prune_configs_by leaves)").range(0, 100000).placeholder("N");
   verb.option("--path", o.paths, "a file or folder where imports are looked up").single().placeholder("DIR");
   verb.flag("--debug", o.debug, "keep device_assert");
   return verb;
@@ -166,13 +176,18 @@ void declareToolkit(const Verb &verb, Options &o) {
 }
 
 void declareLaunch(const Verb &verb, Options &o) {
-  verb.option("--grid", o.grid, "X[,Y[,Z]] programs, or a Python expression over parameters and constexprs: cdiv(n, BLOCK)").required().placeholder("X[,Y[,Z]]");
+  verb.option("--grid", o.grid, "X[,Y[,Z]] programs, or a Python expression over parameters and constexprs: cdiv(n, BLOCK); default: the package's own").placeholder("X[,Y[,Z]]");
   verb.option("--arg", o.args,
               "a value for each argument that is no constexpr, in order: @x.npy, @x.safetensors#name, none, 1024, 0.5, true")
       .single().placeholder("VALUE");
   verb.option("--arch", o.archs, "as for compile").delimiter(',').single().placeholder("ARCH");
   verb.option("--ptxas", o.ptxas, "path of NVIDIA's assembler, or none: as for neso compile");
   declareDevice(verb, o.device, o.threads);
+}
+
+/// What is wrong with a launch that names no grid; "" where a package may have one.
+std::string wantsGrid(const Options &o) {
+  return o.grid.empty() && !isPackage(o.source) ? "--grid: is required, but for packages that were compiled with one" : "";
 }
 
 } // namespace
@@ -192,8 +207,17 @@ void declareKernel(const Verb &parent) {
   declareToolkit(verb, *o);
   verb.option("--boxes", o->boxes, "auto, always, fed or never: code in which the GPU copies tiles of products itself, as for neso compile")
       .oneOf({"auto", "always", "never", "fed"});
+  verb.option("--configs", o->configs, "best, or all: each config of triton.autotune that prune_configs_by leaves, as a kernel NAME#1 and so on behind the best")
+      .oneOf({"best", "all"});
+  verb.option("--grid", o->grid, "the grid to keep in the package, for launches that give none: as for run, an expression over parameters and constexprs")
+      .placeholder("X[,Y[,Z]]");
+  verb.flag("--tune", o->tune, "with --configs all, --grid and --arg: measure each config on this machine with these values; the fastest stands for the kernel");
+  verb.option("--arg", o->args, "of --tune: a value for each argument, as for run").single().placeholder("VALUE");
   verb.option("--header", o->header, "also write a C header with a function that launches the kernel").placeholder("FILE");
-  verb.work([o] { return compile(*o); });
+  verb.work([o] { return compile(*o); }, [o]() -> std::string {
+    if (o->tune && (o->configs != "all" || o->grid.empty())) return "--tune: is for --configs all, and wants the --grid";
+    return !o->tune && !o->args.empty() ? "--arg: is for --tune" : "";
+  });
 
   verb = declareSource(kernel, "emit", "print a stage of the compiler", *o);
   std::vector<std::string> stages;
@@ -211,13 +235,13 @@ void declareKernel(const Verb &parent) {
   verb.flag("--interpret", o->interpret,
             "execute in the interpreter of the tile IR, which watches every access, in place of machine code");
   verb.flag("--races", o->races, "with --interpret: also report programs that store different values to one place, or read what another stored, without atomics");
-  verb.work([o] { return run(*o); }, [o] { return std::string(o->races && !o->interpret ? "--races: is for --interpret" : ""); });
+  verb.work([o] { return run(*o); }, [o] { return o->races && !o->interpret ? "--races: is for --interpret" : wantsGrid(*o); });
 
   verb = declareSource(kernel, "bench", "measure launches of the kernel", *o, true);
   declareLaunch(verb, *o);
   verb.option("--iters", o->iterations, "timed launches (default: about a second's worth)").range(1, 100000000);
   verb.flag("--json", o->json, "one JSON object");
-  verb.work([o] { return bench(*o); });
+  verb.work([o] { return bench(*o); }, [o] { return wantsGrid(*o); });
 }
 
 } // namespace neso::cli

@@ -49,9 +49,15 @@ std::string note(const KernelParameter &p) {
   return out.empty() ? "" : fmt::format(" *   {}:{}\n", cName(p.name), out.substr(0, out.size() - 1));
 }
 
+/// A text that ends no comment.
+std::string inComment(std::string text) {
+  for (size_t at; (at = text.find("*/")) != std::string::npos;) text.insert(at + 1, " ");
+  return text;
+}
+
 } // namespace
 
-std::string kernelHeader(const Kernel &kernel) {
+std::string kernelHeader(const Kernel &kernel, const std::string &grid) {
   const std::string &name = kernel.name(), guard = upper(name) + "_KERNEL_H";
   std::string notes, parameters, values, defines;
   int count = 0;
@@ -74,15 +80,25 @@ std::string kernelHeader(const Kernel &kernel) {
   }
   for (const auto &[constant, text] : kernel.constants())
     if (isNumber(text)) defines += fmt::format("#define {}_{} {}\n", upper(name), upper(cName(constant)), text);
-  return fmt::format(
+  const bool several = kernel.configs() > 1;
+  if (!grid.empty()) notes = fmt::format(" * grid NULL: {}, over the parameters and the config's constexprs; neso_kernel_grid says what that is.\n", inComment(grid)) + notes;
+  const auto function = [&](const std::string &suffix, const std::string &parameter, const std::string &kernelName) {
+    return fmt::format("static inline neso_status {}_launch{}(neso_context *context{}, const uint32_t *grid{}) {{\n"
+                       "  union neso_arg args[{}];\n{}"
+                       "  return neso_kernel_launch(context, {}, grid, args, {});\n}}\n",
+                       name, suffix, parameter, parameters, count ? count : 1, values, kernelName, count);
+  };
+  std::string out = fmt::format(
       "/* The kernel '{0}' of a package that Neso compiled. Written by `neso kernel compile --header`. */\n"
       "#ifndef {1}\n#define {1}\n\n#include <stdbool.h>\n#include <stdint.h>\n\n#include <neso/neso.h>\n\n"
-      "/* What the kernel was compiled with. */\n{2}\n"
-      "/* Launches the kernel over a grid of programs, on a context of its package: see neso_kernel_launch.\n{3} */\n"
-      "static inline neso_status {0}_launch(neso_context *context, const uint32_t grid[3]{4}) {{\n"
-      "  union neso_arg args[{5}];\n{6}"
-      "  return neso_kernel_launch(context, \"{0}\", grid, args, {7});\n}}\n\n#endif\n",
-      name, guard, defines, notes, parameters, count ? count : 1, values, count);
+      "/* What the kernel was compiled with{2}. */\n{3}\n"
+      "/* Launches the kernel over a grid of programs, along x, y and z, on a context of its package: see neso_kernel_launch.\n{4} */\n",
+      name, guard, several ? ": of several configs the one that was chosen" : "", defines, notes);
+  out += function("", "", fmt::format("\"{}\"", name));
+  if (several)
+    out += fmt::format("\n/* The same with another config, a name that neso_kernel_config(model, \"{}\", 0, 1, …) gives. */\n", name) +
+           function("_config", ", const char *config", "config");
+  return out + "\n#endif\n";
 }
 
 } // namespace neso::cli

@@ -7,6 +7,7 @@
 #include "base/diagnostics/cli.h"
 #include "base/diagnostics/tile.h"
 #include "model_file.h"
+#include "timing.h"
 
 namespace neso::cli {
 namespace {
@@ -41,11 +42,14 @@ Result<KernelSource> sourceOf(const KernelOptions &o) {
   for (const std::string &h : o.hints) s->hints.push_back(pairOf(h));
   if (o.numWarps) s->numWarps = o.numWarps;
   if (o.numStages) s->numStages = o.numStages;
+  if (o.config >= 0) s->config = o.config;
+  s->allConfigs = o.configs == "all";
   s->searchPaths = o.paths;
   s->debug = o.debug;
   return s;
 }
 
+bool isPackage(const std::string &source) { return packageOf(source).has_value(); }
 
 Launch::~Launch() {
   neso_context_free(context_);
@@ -57,7 +61,7 @@ Status Launch::prepare(const KernelOptions &o) {
   if (Status s = device_.parse(); !s) return s;
   const auto package = packageOf(o.source);
   if (Status s = package ? readPackage(o, package->first, package->second) : readSource(o); !s) return s;
-  if (Status s = readGrid(o); !s) return s;
+  if (Status s = o.grid.empty() ? ruledGrid() : readGrid(o); !s) return s;
   if (o.interpret) return Status::ok();
   if (!package)
     if (Status s = build(o); !s) return s;
@@ -82,11 +86,16 @@ Status Launch::readSource(const KernelOptions &o) {
 
 Status Launch::readPackage(const KernelOptions &o, const std::string &path, const std::string &kernel) {
   const auto unnamed = [&](const std::string &why) { return fail(diag::KernelUnnamed, {}, o.source, why); };
-  if (o.interpret || !o.signature.empty() || !o.constexprs.empty() || !o.hints.empty() || o.numWarps || o.numStages)
+  if (o.interpret || !o.signature.empty() || !o.constexprs.empty() || !o.hints.empty() || o.numWarps || o.numStages || o.config >= 0)
     return unnamed("a package holds machine code, whose signature and constexprs are fixed and which nobody interprets");
   neso_model_options options{};
   options.struct_size = sizeof options;
   if (neso_status s = neso_model_load(path.c_str(), &options, &model_); s != NESO_OK) return runtimeError(s);
+  return readHeld(o, kernel);
+}
+
+Status Launch::readHeld(const KernelOptions &o, const std::string &kernel) {
+  const auto unnamed = [&](const std::string &why) { return fail(diag::KernelUnnamed, {}, o.source, why); };
   std::string held;
   for (int32_t i = 0; i < neso_model_kernel_count(model_); ++i) {
     neso_kernel_info info;
@@ -94,7 +103,10 @@ Status Launch::readPackage(const KernelOptions &o, const std::string &path, cons
     const char *text = neso_model_metadata(model_, fmt::format("kernel.{}.parameters", info.name).c_str());
     if (!text) continue;
     held += (held.empty() ? "" : ", ") + std::string(info.name);
-    if (!kernel.empty() && kernel != info.name) continue;
+    // Configs but the chosen one are launched where somebody names them.
+    const bool further = std::string(info.name).find('#') != std::string::npos;
+    severalConfigs_ |= further;
+    if (kernel.empty() ? further : kernel != info.name) continue;
     if (!name_.empty()) name_.clear(), i = neso_model_kernel_count(model_);
     else name_ = info.name;
   }
@@ -113,6 +125,60 @@ Status Launch::readPackage(const KernelOptions &o, const std::string &path, cons
   return Status::ok();
 }
 
+Status Launch::prepare(const KernelOptions &o, const std::string &package) {
+  device_ = o.device;
+  if (Status s = device_.parse(); !s) return s;
+  if (neso_status s = neso_model_load_memory(package.data(), package.size(), nullptr, &model_); s != NESO_OK) return runtimeError(s);
+  if (Status s = readHeld(o, ""); !s) return s;
+  if (Status s = ruledGrid(); !s) return s;
+  return makeContext(o);
+}
+
+std::string Launch::valuesOf(const std::string &config) const {
+  const std::string prefix = fmt::format("kernel.{}.constant.", config);
+  std::string out;
+  for (int32_t i = 0; const char *key = neso_model_metadata_key(model_, i); ++i)
+    if (std::string(key).starts_with(prefix))
+      out += fmt::format("{}{}={}", out.empty() ? "" : ", ", std::string(key).substr(prefix.size()), neso_model_metadata(model_, key));
+  return out;
+}
+
+Result<size_t> Launch::fastestConfig() {
+  neso_device_info device{};
+  if (Status s = device_.info(device); !s) return s.takeError();
+  const DeviceTimer timer(context_, device_, device.l2_bytes);
+  std::optional<size_t> best;
+  double least = 0;
+  neso_status failed = NESO_OK;
+  const int32_t count = neso_kernel_configs(model_, name_.c_str());
+  for (int32_t i = 0; i < count; ++i) {
+    const char *config = neso_kernel_config(model_, name_.c_str(), i);
+    const auto queue = [&] { return neso_kernel_launch_checked(context_, config, nullptr, args_.data(), argBytes_.data(), args_.size()); };
+    const auto once = [&](double *ms) {
+      const double begin = nowMs();
+      neso_status s = queue();
+      if (s == NESO_OK) s = neso_context_synchronize(context_);
+      *ms = nowMs() - begin;
+      return s;
+    };
+    double cold = 0;
+    Spread warm;
+    DeviceTimer again = timer;
+    neso_status s = once(&cold);
+    if (s == NESO_OK) s = measure(device_.apart() ? again.warm(queue) : Repetition(once), 0, cold, warm);
+    if (s != NESO_OK) {
+      // As for Triton, one that this device cannot run is no fault of the others.
+      failed = s;
+      std::fprintf(stderr, "%s with %s: %s\n", name_.c_str(), valuesOf(config).c_str(), neso_error_text());
+      continue;
+    }
+    std::fprintf(stderr, "%s with %s: %s\n", name_.c_str(), valuesOf(config).c_str(), warm.text().c_str());
+    if (!best || warm.median < least) best = static_cast<size_t>(i), least = warm.median;
+  }
+  if (!best) return runtimeError(failed);
+  return *best;
+}
+
 Status Launch::readGrid(const KernelOptions &o) {
   std::vector<KernelSource::NamedText> names;
   for (const auto &constant : constants_)
@@ -126,8 +192,14 @@ Status Launch::readGrid(const KernelOptions &o) {
   return Status::ok();
 }
 
+Status Launch::ruledGrid() {
+  const std::vector<neso_arg> args = packArguments(parameters_, arguments.values);
+  neso_status s = neso_kernel_grid(model_, name_.c_str(), args.data(), args.size(), grid_.data());
+  return s == NESO_OK ? Status::ok() : Status(runtimeError(s));
+}
+
 void Launch::sayConfig() const {
-  if (!kernel_ || !kernel_->autotuned()) return;
+  if (kernel_ ? !kernel_->autotuned() : !severalConfigs_) return;
   std::string text;
   for (const auto &[name, value] : constants_) text += fmt::format("{}{}={}", text.empty() ? "" : ", ", name, value);
   std::fprintf(stderr, "%s runs with %s over a grid of %u x %u x %u\n", name_.c_str(), text.c_str(), grid_[0], grid_[1], grid_[2]);

@@ -18,12 +18,15 @@ struct KernelOptions {
   std::string source, signature, output, header, target{backends().front()->kind()}, stage, grid, ptxas, boxes = "auto";
   DeviceChoice device;
   std::vector<std::string> constexprs, hints, archs, args, paths;
-  int numWarps = 0, numStages = 0, threads = 0, iterations = 0;
-  bool json = false, interpret = false, races = false, debug = false;
+  std::string configs = "best";
+  int numWarps = 0, numStages = 0, threads = 0, iterations = 0, config = -1;
+  bool tune = false, json = false, interpret = false, races = false, debug = false;
 };
 
 /// What the options say of the kernel. KernelUnnamed.
 Result<KernelSource> sourceOf(const KernelOptions &o);
+/// Whether the source is a package, "k.neso" or "k.neso:add".
+bool isPackage(const std::string &source);
 
 class Launch {
 public:
@@ -35,6 +38,10 @@ public:
   /// Reads kernel, values and grid, and, unless it is to be interpreted, loads its machine code. TileBadArguments, KernelUnnamed, errors
   /// of the compiler and the runtime.
   Status prepare(const KernelOptions &o);
+  /// The same of a package in memory, with the grid that is in it.
+  Status prepare(const KernelOptions &o, const std::string &package);
+  /// The number of the config that runs fastest, of a package. What each takes is said on stderr.
+  Result<size_t> fastestConfig();
   /// On stderr, which config an autotuned kernel runs with; nothing for others.
   void sayConfig() const;
   Status interpret(bool races);
@@ -53,7 +60,10 @@ private:
   /// Kernel, parameters and values of a source; the package is made of it later.
   Status readSource(const KernelOptions &o);
   Status readPackage(const KernelOptions &o, const std::string &path, const std::string &kernel);
+  Status readHeld(const KernelOptions &o, const std::string &kernel);
+  std::string valuesOf(const std::string &config) const;
   Status readGrid(const KernelOptions &o);
+  Status ruledGrid();
   Status build(const KernelOptions &o);
   Status makeContext(const KernelOptions &o);
 
@@ -62,6 +72,7 @@ private:
   std::vector<KernelParameter> parameters_;
   std::vector<KernelSource::NamedText> constants_;
   std::array<uint32_t, 3> grid_{1, 1, 1};
+  bool severalConfigs_ = false; // of a package
   std::string bytes_;
   neso_model *model_ = nullptr;
   neso_context *context_ = nullptr;

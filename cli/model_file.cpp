@@ -89,7 +89,7 @@ int32_t findInput(const std::vector<neso_value_info> &infos, const std::string &
 bool isNpy(const std::string &path) { return path.size() > 4 && path.compare(path.size() - 4, 4, ".npy") == 0; }
 } // namespace
 
-Result<std::vector<HostTensor>> inputsFromFiles(const neso_model *model, const std::vector<std::string> &files) {
+Result<std::vector<HostTensor>> inputsFromFiles(const neso_model *model, const std::vector<std::string> &files, const std::string &name) {
   std::vector<neso_value_info> infos(static_cast<size_t>(neso_model_input_count(model)));
   for (size_t i = 0; i < infos.size(); ++i) neso_model_input(model, static_cast<int32_t>(i), &infos[i]);
   std::vector<HostTensor> inputs(infos.size()), loose;
@@ -110,7 +110,7 @@ Result<std::vector<HostTensor>> inputsFromFiles(const neso_model *model, const s
           if (Status s = place(i, std::move(*t)); !s) return s.takeError();
       continue;
     }
-    Result<std::vector<HostTensor>> tensors = readTensorFile(file);
+    Result<std::vector<HostTensor>> tensors = file.ends_with(".neso") ? packagedSamples(file, name) : readTensorFile(file);
     if (!tensors) return tensors.takeError();
     for (HostTensor &t : *tensors) {
       if (isNpy(file)) {

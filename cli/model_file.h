@@ -47,7 +47,7 @@ std::string inputList(const neso_model *model);
 
 /// One tensor for each input of the model, in order; an absent one (None, text, a value that the export fixed) has no
 /// storage.
-Result<std::vector<HostTensor>> inputsFromFiles(const neso_model *model, const std::vector<std::string> &files);
+Result<std::vector<HostTensor>> inputsFromFiles(const neso_model *model, const std::vector<std::string> &files, const std::string &name = {});
 
 /// Random inputs inside the exported ranges. dims: "s0=17". Floats are normal, integers and bools 0 or 1.
 Result<std::vector<HostTensor>> randomInputs(const neso_model *model, uint64_t seed,

@@ -62,7 +62,7 @@ Status packPackages(const std::vector<PackageToPack> &given, const Notes &metada
     const size_t before = models.size();
     for (const WeightMember &m : package.members)
       if (const std::string held = modelOf(m); !held.empty())
-        models.push_back({one.path, held, {reinterpret_cast<const char *>(m.data), m.bytes}, &package.members, way});
+        models.push_back({one.path, held, {reinterpret_cast<const char *>(m.data), m.bytes}, &package.members, held, way});
     if (models.size() == before) return fail(diag::PackageUnpackable, {}, one.path, "it holds no model");
     // What compile wrote is called "model"; a package of several keeps their names, below its own if it gets one.
     const std::string name = !one.name.empty() ? one.name : models.size() - before == 1 ? fs::path(one.path).stem().string() : "";

@@ -14,7 +14,7 @@ struct Options {
   SessionOptions session;
   std::string output, trace;
   StepsOptions steps;
-  bool strides = false, random = false, sample = false;
+  bool strides = false, random = false;
 };
 
 std::string strideText(const neso_tensor &t) {
@@ -40,7 +40,6 @@ Status deliver(const std::string &path, const std::vector<HostTensor> &results,
 
 int run(Options o) {
   o.session.needInputs = !o.random;
-  if (o.sample) o.session.inputs = {o.session.model};
   Trace trace;
   if (!o.trace.empty()) o.session.trace = &trace;
   Steps steps(o.steps);
@@ -71,7 +70,7 @@ int run(Options o) {
   for (const auto &[name, buffer] : session.mutatedBuffers()) keep("buffer." + name, buffer);
   if (!kept) return report(kept.error());
   if (!o.trace.empty())
-    if (Status s = trace.write(o.trace, session.model()); !s) return report(s.error());
+    if (Status s = trace.write(o.trace); !s) return report(s.error());
   Status s = deliver(o.output, results, metadata);
   return s ? 0 : report(s.error());
 }
@@ -86,7 +85,6 @@ void declareRun(const Verb &parent) {
               "each on the terminal)").placeholder("FILE");
   declareSession(verb, o->session);
   const Option random = verb.flag("--random", o->random, "make the inputs at random, inside the exported ranges");
-  verb.flag("--sample", o->sample, "of a .pt2: the inputs that it was exported with; for its package: --input MODEL.pt2").excludes(random);
   verb.option("--seed", o->session.seed, "of random inputs").needs(random);
   verb.option("--dim", o->session.dims, "a size of random inputs: s0=17").needs(random).single().placeholder("NAME=N");
   const Option trace = verb.option("--trace", o->trace, "also write the run's steps and their times, as JSON that Perfetto opens").placeholder("FILE");
@@ -96,10 +94,7 @@ void declareRun(const Verb &parent) {
       .check([show, dump](const std::string &text) { return show.count() + dump.count() == 0 ? "it needs --steps or --dump" : badExpression(text); }).placeholder("REGEX");
   verb.flag("--check-nan", o->session.checkNan, "end the run at the first step that makes a NaN, and name its kernel, lines and modules");
   verb.flag("--strides", o->strides, "add the outputs' strides to the file's metadata");
-  verb.work([o] { return run(*o); }, [o]() -> std::string {
-    if (o->sample && !o->session.inputs.empty()) return "--sample: --input says what the inputs are";
-    return o->sample && !o->session.model.ends_with(".pt2") ? "--sample: the inputs are in the .pt2, not in its package; --input MODEL.pt2 takes them from there" : "";
-  });
+  verb.work([o] { return run(*o); }, [o] { return std::string(o->session.sample && o->random ? "--sample: --random says what the inputs are" : ""); });
 }
 
 } // namespace neso::cli

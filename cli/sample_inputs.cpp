@@ -3,6 +3,7 @@
 #include <cstring>
 #include <map>
 
+#include "abi/archive.h"
 #include "base/diagnostics/cli.h"
 #include "frontend/pt2/archive.h"
 
@@ -322,6 +323,31 @@ Result<std::vector<std::optional<HostTensor>>> sampleInputs(const std::string &p
   const std::string wrong = root ? flatten(*root, out, 0, visits) : unpickler.wrong();
   if (!wrong.empty()) return fail(diag::SampleUnusable, {}, path, wrong);
   return out;
+}
+
+Result<std::string> samplesForPackage(const std::string &path) {
+  Result<std::vector<std::optional<HostTensor>>> samples = sampleInputs(path);
+  if (!samples) return samples.takeError();
+  std::vector<HostTensor> given;
+  for (size_t i = 0; i < samples->size(); ++i) {
+    if (!(*samples)[i]) continue;
+    given.push_back(std::move(*(*samples)[i]));
+    given.back().name = std::to_string(i);
+  }
+  return safetensorsText(given);
+}
+
+Result<std::vector<HostTensor>> packagedSamples(const std::string &path, const std::string &name) {
+  const Result<pt2::Archive> archive = pt2::Archive::open(path);
+  if (!archive) return archive.error();
+  // Packages for several devices have the models "m/cpu" and "m/cuda" under the name "m"; what they take is the same.
+  const std::string folder = NESO_ARCHIVE_MODEL_FOLDER + name, tail = "/" NESO_ARCHIVE_SAMPLES;
+  const pt2::Member *found = nullptr;
+  for (const pt2::Member &m : archive->members())
+    if (!found && m.name.starts_with(folder) && m.name.ends_with(tail) && (name.empty() || m.name[folder.size()] == '/')) found = &m;
+  if (!found) return fail(diag::SampleUnusable, {}, path, "it was compiled without --samples");
+  if (Status s = archive->verify(*found); !s) return s.takeError();
+  return readSafetensors(path + "!" + found->name, std::string(archive->text(*found)));
 }
 
 } // namespace neso::cli

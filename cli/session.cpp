@@ -15,20 +15,22 @@ Status Session::open(SessionOptions &o) {
   double start = nowMs();
   if (Status s = model_.open(o.model, o.check, o.device, o.kernels, !o.weights.empty(), o.name); !s) return s;
   loadMs_ = nowMs() - start;
+  if (o.sample) o.inputs = {o.model};
   bool files = o.needInputs || !o.inputs.empty();
   Result<std::vector<HostTensor>> inputs =
-      files ? inputsFromFiles(model(), o.inputs) : randomInputs(model(), o.seed, o.dims);
+      files ? inputsFromFiles(model(), o.inputs, o.name) : randomInputs(model(), o.seed, o.dims);
   if (!inputs) return inputs.takeError();
   inputs_ = std::move(*inputs);
   neso_context_options options{};
   options.struct_size = sizeof options;
   options.threads = o.threads;
   o.device.apply(options);
-  if (o.trace) o.trace->attach(options);
   if (o.steps) o.steps->attach(options, *this);
   options.check_nan = o.checkNan;
   options.turn_limit = o.turnLimit || files ? o.turnLimit : SessionOptions::kTurnsOfRandomInputs;
   if (neso_status s = neso_context_create(model(), &options, &context_); s != NESO_OK) return runtimeError(s);
+  if (o.trace)
+    if (Status s = o.trace->attach(context_); !s) return s;
   if (Status s = useWeights(o); !s) return s;
   views = tensorViews(inputs_);
   outputs.assign(static_cast<size_t>(neso_model_output_count(model())), neso_tensor{});

@@ -20,6 +20,7 @@ struct SessionOptions {
   DeviceChoice device;
   std::vector<std::string> kernels;      // of a .pt2: where its user kernels come from
   std::vector<std::string> inputs, dims; // files; without them random inputs, of these sizes
+  bool sample = false;                   // the inputs that are in the model's own file
   std::string weights, weightsPrefix;    // a file of weights that replace the package's, and what its names begin with
   uint64_t seed = 0;
   int threads = 0;

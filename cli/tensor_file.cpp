@@ -72,6 +72,8 @@ Result<HostTensor> readEntry(const std::string &path, std::string_view name, sim
   return t;
 }
 
+} // namespace
+
 Result<std::vector<HostTensor>> readSafetensors(const std::string &path, const std::string &file) {
   uint64_t header = 0;
   if (file.size() < 8) return malformed(path, "it is shorter than its header");
@@ -93,6 +95,7 @@ Result<std::vector<HostTensor>> readSafetensors(const std::string &path, const s
   return out;
 }
 
+namespace {
 // ---- .npy
 
 // The value of a key in the header's Python dictionary: {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
@@ -207,8 +210,8 @@ Result<std::vector<HostTensor>> readTensorFile(const std::string &path) {
   return malformed(path, "its name ends neither in .safetensors nor in .npy");
 }
 
-Status writeSafetensors(const std::string &path, const std::vector<HostTensor> &tensors,
-                        const std::map<std::string, std::string> &metadata) {
+// What stands before the data: the header's length and the header.
+static std::string safetensorsHead(const std::vector<HostTensor> &tensors, const std::map<std::string, std::string> &metadata) {
   std::string header = "{";
   if (!metadata.empty()) {
     header += "\"__metadata__\":{";
@@ -233,11 +236,22 @@ Status writeSafetensors(const std::string &path, const std::vector<HostTensor> &
   header += "}";
   // Readers want the data aligned to 8; blanks are allowed at the end of the header.
   while (header.size() % 8) header += ' ';
-  uint64_t length = header.size();
+  const uint64_t length = header.size();
+  return std::string(reinterpret_cast<const char *>(&length), 8) + header;
+}
+
+std::string safetensorsText(const std::vector<HostTensor> &tensors) {
+  std::string out = safetensorsHead(tensors, {});
+  for (const HostTensor &t : tensors) out.append(reinterpret_cast<const char *>(t.data()), t.bytes);
+  return out;
+}
+
+Status writeSafetensors(const std::string &path, const std::vector<HostTensor> &tensors,
+                        const std::map<std::string, std::string> &metadata) {
+  const std::string head = safetensorsHead(tensors, metadata);
   AtomicFile file;
   if (Status s = file.open(path); !s) return s;
-  if (Status s = file.write(&length, 8); !s) return s;
-  if (Status s = file.write(header.data(), header.size()); !s) return s;
+  if (Status s = file.write(head.data(), head.size()); !s) return s;
   for (const HostTensor &t : tensors)
     if (Status s = file.write(t.data(), t.bytes); !s) return s;
   return file.commit();

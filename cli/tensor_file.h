@@ -33,6 +33,10 @@ Result<std::vector<HostTensor>> readTensorFile(const std::string &path);
 Status writeSafetensors(const std::string &path, const std::vector<HostTensor> &tensors,
                         const std::map<std::string, std::string> &metadata);
 
+/// The same bytes in memory, and back. path: what they are called in messages.
+std::string safetensorsText(const std::vector<HostTensor> &tensors);
+Result<std::vector<HostTensor>> readSafetensors(const std::string &path, const std::string &file);
+
 /// One tensor; E0815 for a dtype that NumPy lacks.
 Status writeNpy(const std::string &path, const HostTensor &tensor);
 

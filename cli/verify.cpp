@@ -204,6 +204,8 @@ Comparison compareOutput(const std::string &label, loops::ProgramOutput::Kind ki
 }
 
 int run(Options o) {
+  // The model's own samples, also where its package has none.
+  if (o.session.sample) o.session.inputs = {o.model}, o.session.sample = false;
   o.session.model = o.package.empty() ? o.model : o.package;
   Session session;
   if (Status s = session.open(o.session); !s) return report(s.error());

@@ -2,7 +2,7 @@
 """The documentation as a site: make_site.py BUILD OUT.
 
 Writes OUT/docs (the pages of docs/, and references made from what they describe: options from the program, the C interface from neso.h,
-Python from docstrings, one page for each diagnostic) and OUT/mkdocs.yml, and builds OUT/site where mkdocs is installed."""
+Python from docstrings, operators from `neso support`, one page for each diagnostic) and OUT/mkdocs.yml, and builds OUT/site where mkdocs is installed."""
 import ast
 import json
 import re
@@ -67,6 +67,27 @@ def diagnostics(program, folder):
     return len(rows)
 
 
+def operators(program):
+    """What `neso support` knows: operators that differ in their overload alone share a row."""
+    known = json.loads(subprocess.run([program, "support", "--json"], capture_output=True, text=True, check=True).stdout)
+    names = {}
+    for row in known["operators"]:
+        name, _, overload = row["operator"].rpartition(".")
+        names.setdefault(name, []).append((overload, row["supported"], row["by"]))
+    taken = sum(row["supported"] for row in known["operators"])
+    out = ["# Operators", "", f"Made by `neso support`: {taken} of PyTorch's {len(known['operators'])} operators are taken. A call may still be refused for its arguments: `neso compile` names those of a model.", "",
+           f"Dtypes: {', '.join(known['dtypes'])}.", ""]
+    out += [f"Targets of `{kind}`: {', '.join(targets)}.\n" for kind, targets in known["targets"].items()]
+    for heading, wanted in (("Taken", True), ("Not taken", False)):
+        out += [f"## {heading}", "", "| operator | overloads |", "| --- | --- |"]
+        for name, rows in sorted(names.items()):
+            some = [f"{overload} (by {by})" if by else overload for overload, supported, by in rows if supported == wanted]
+            if some:
+                out.append(f"| `{name}` | {', '.join(some)} |")
+        out.append("")
+    return "\n".join(out), taken
+
+
 def main(build, out):
     program, out = Path(build) / "bin/neso", Path(out)
     shutil.rmtree(out / "docs", ignore_errors=True)
@@ -82,13 +103,15 @@ def main(build, out):
     (reference / "command_line.md").write_text(subprocess.run([program, "__reference"], capture_output=True, text=True, check=True).stdout)
     (reference / "c.md").write_text(c_reference())
     (reference / "python.md").write_text(python_reference())
+    page, taken = operators(program)
+    (reference / "operators.md").write_text(page)
     count = diagnostics(program, docs / "diagnostics")
     pages = [("Neso", "index.md"), *((title(docs / n), n) for n in GUIDES)]
     nav = [f"  - {json.dumps(t)}: {n}" for t, n in pages]
-    nav += ["  - Reference:", "    - Command line: reference/command_line.md", "    - C: reference/c.md", "    - Python: reference/python.md", "    - Diagnostics: diagnostics/index.md",
+    nav += ["  - Reference:", "    - Command line: reference/command_line.md", "    - C: reference/c.md", "    - Python: reference/python.md", "    - Operators: reference/operators.md", "    - Diagnostics: diagnostics/index.md",
             "  - Developers:", *(f"    - {json.dumps(title(docs / n))}: {n}" for n in DEVELOPERS)]
     (out / "mkdocs.yml").write_text("site_name: Neso\nuse_directory_urls: false\nvalidation:\n  nav:\n    omitted_files: ignore\nnav:\n" + "\n".join(nav) + "\n")
-    print(f"{out}/docs: {len(list(docs.rglob('*.md')))} pages, {count} of them diagnostics")
+    print(f"{out}/docs: {len(list(docs.rglob('*.md')))} pages, {count} of them diagnostics, and {taken} operators that are taken")
     if not shutil.which("mkdocs"):
         return print("mkdocs is not installed (pip install mkdocs): no HTML was made")
     subprocess.run(["mkdocs", "build", "--strict", "-q", "-f", out / "mkdocs.yml", "-d", "site"], check=True)

@@ -565,9 +565,45 @@ TEST_F(Cli, TheInputsOfTheExportAreInTheModel) {
   ASSERT_EQ(neso("run m.neso --input " + model + " -o b.safetensors").code, 0);
   EXPECT_EQ(load("a.safetensors"), load("b.safetensors"));
   EXPECT_EQ(neso("verify " + model + " m.neso --input " + model).code, 0);
-  EXPECT_EQ(neso("run m.neso --sample").code, 2);
+  o = neso("run m.neso --sample");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("error[E0814]"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("it was compiled without --samples"), std::string::npos) << o.err;
   EXPECT_EQ(neso("run " + model + " --sample --random").code, 2);
   EXPECT_EQ(neso("run " + model + " --sample --input " + model).code, 2);
+}
+
+TEST_F(Cli, TheInputsOfTheExportGoIntoThePackage) {
+  const std::string model = NESO_SOURCE_DIR "/tests/goldens/weights/mlp.pt2";
+  ASSERT_EQ(neso("run " + model + " --sample -o a.safetensors").code, 0);
+  ASSERT_EQ(neso("compile " + model + " -o m.neso --samples").code, 0);
+  ASSERT_EQ(neso("run m.neso --sample -o b.safetensors").code, 0);
+  EXPECT_EQ(load("a.safetensors"), load("b.safetensors"));
+  ASSERT_EQ(neso("compile " + model + " -o n.neso").code, 0);
+  ASSERT_EQ(neso("run n.neso --input m.neso -o b.safetensors").code, 0);
+  EXPECT_EQ(load("a.safetensors"), load("b.safetensors"));
+  EXPECT_EQ(neso("bench m.neso --sample --iters 2").code, 0);
+  EXPECT_EQ(neso("verify " + model + " m.neso --sample").code, 0);
+  EXPECT_EQ(neso("verify " + model + " n.neso --sample").code, 0);
+  // They go along where packages become one.
+  ASSERT_EQ(neso("pack m.neso n.neso -o both.neso").code, 0);
+  ASSERT_EQ(neso("run both.neso --name m --sample -o c.safetensors").code, 0);
+  EXPECT_EQ(load("a.safetensors"), load("c.safetensors"));
+  Outcome o = neso("run both.neso --name n --sample");
+  EXPECT_NE(o.err.find("error[E0814]"), std::string::npos) << o.err;
+  ASSERT_EQ(neso("compile " + model + " -o two.neso --samples --target cpu,cuda --ptxas none").code, 0);
+  ASSERT_EQ(neso("run two.neso --sample -o d.safetensors").code, 0);
+  EXPECT_EQ(load("a.safetensors"), load("d.safetensors"));
+  // A damaged one is noticed.
+  std::string bytes = slurp(dir + "m.neso");
+  const size_t at = bytes.find("\"data_offsets\":[0,");
+  ASSERT_NE(at, std::string::npos);
+  bytes[at + 1] = 'D';
+  write("bad.neso", bytes);
+  o = neso("run n.neso --input bad.neso");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("error[E"), std::string::npos) << o.err;
+  EXPECT_EQ(neso("compile " + model + " --emit graph --samples").code, 2);
 }
 
 TEST_F(Cli, HelpManualAndReferenceComeFromTheOptions) {

@@ -126,6 +126,71 @@ def twice(x, n, BLOCK: tl.constexpr):
   EXPECT_EQ(load("o.safetensors")["x"][39], 78.0f);
 }
 
+TEST_F(KernelCli, PackagesKeepConfigsAndGrid) {
+  write("tuned.py", R"(import triton
+import triton.language as tl
+
+@triton.autotune(configs=[triton.Config({"BLOCK": 16}, num_warps=2), triton.Config({"BLOCK": 8}), triton.Config({"BLOCK": 16}, num_warps=4)], key=["n"])
+@triton.jit
+def twice(x, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
+)");
+  const std::string source = "tuned.py:twice --signature '*fp32,i32' ", values = "--arg @t.safetensors#a --arg 40 ";
+  Outcome r = kernel("compile " + source + "--configs all --grid 'cdiv(n, BLOCK)' -o k.neso --header k.h");
+  ASSERT_EQ(r.code, 0) << r.err;
+  // On a CPU the third config is the first one.
+  for (auto [name, says] : {std::pair{"", "num_warps=2, BLOCK=16"}, {":twice", "BLOCK=16"}, {"':twice#1'", "BLOCK=8"}}) {
+    r = kernel(std::string("run k.neso") + name + " " + values + "-o o.safetensors");
+    ASSERT_EQ(r.code, 0) << r.err;
+    EXPECT_EQ(load("o.safetensors")["x"][39], 78.0f);
+    EXPECT_NE(r.err.find(says), std::string::npos) << r.err;
+    EXPECT_NE(r.err.find(std::string(says) == "BLOCK=8" ? "grid of 5 x" : "grid of 3 x"), std::string::npos) << r.err;
+  }
+  EXPECT_EQ(kernel("bench k.neso " + values + "--iters 2").code, 0);
+  r = kernel("run 'k.neso:twice#2' " + values + "-o o.safetensors");
+  EXPECT_NE(r.err.find("it holds twice, twice#1"), std::string::npos) << r.err;
+  r = kernel("run k.neso --grid 1 " + values + "-o o.safetensors");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(load("o.safetensors")["x"][39], 39.0f);
+  // The fastest becomes the kernel: each program of the other does its work many times.
+  write("slow.py", R"(import triton
+import triton.language as tl
+
+@triton.autotune(configs=[triton.Config({"TURNS": 20000}), triton.Config({"TURNS": 1}), triton.Config({"TURNS": 400})], key=["n"])
+@triton.jit
+def turn(x, n, TURNS: tl.constexpr):
+    i = tl.arange(0, 64)
+    v = tl.load(x + i, mask=i < n)
+    for _ in range(TURNS):
+        v = tl.sin(v)
+    tl.store(x + i, v, mask=i < n)
+)");
+  const std::string slow = "compile slow.py:turn --signature '*fp32,i32' --configs all --grid 1 -o slow.neso ";
+  r = kernel(slow + "--tune " + values);
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.err.find("turn with num_warps=4, TURNS=20000, num_stages=3: "), std::string::npos) << r.err;
+  EXPECT_NE(neso("info slow.neso").out.find("kernel.turn.constant.TURNS: 1\n"), std::string::npos);
+  EXPECT_NE(neso("info slow.neso").out.find("kernel.turn#1.constant.TURNS: 20000\n"), std::string::npos);
+  EXPECT_EQ(kernel(slow + values).code, 2);
+  EXPECT_EQ(kernel("compile " + source + "--tune " + values + "-o l.neso").code, 2);
+  // One config by its number, and what goes wrong.
+  r = kernel("run " + source + "--config 1 --grid 'cdiv(n, BLOCK)' " + values + "-o o.safetensors");
+  EXPECT_NE(r.err.find("num_warps=4, BLOCK=8 over a grid of 5 x"), std::string::npos) << r.err;
+  r = kernel("compile " + source + "--config 3 -o l.neso");
+  EXPECT_NE(r.err.find("there are 3 configs, counted from 0, and number 3 was asked for"), std::string::npos) << r.err;
+  r = kernel("compile " + source + "--grid 'cdiv(m, BLOCK)' -o l.neso");
+  EXPECT_NE(r.err.find("error[E1078]"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("'m' is no integer that a launch or a config gives; those are num_warps, BLOCK, n"), std::string::npos) << r.err;
+  r = kernel("run " + source + values + "-o o.safetensors");
+  EXPECT_EQ(r.code, 2) << r.err;
+  EXPECT_NE(r.err.find("--grid: is required"), std::string::npos) << r.err;
+  ASSERT_EQ(kernel("compile " + scale + "-o s.neso").code, 0);
+  r = kernel("run s.neso --arg @t.safetensors#a --arg none --arg @t.safetensors#o --arg 40 --arg 2.0 --arg 1 -o o.safetensors");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_NE(r.err.find("has no grid of kernel 'scale'; give one, or compile it with --grid"), std::string::npos) << r.err;
+}
+
 TEST_F(KernelCli, PackagesRun) {
   ASSERT_EQ(kernel("compile " + scale + "-o k.neso").code, 0);
   for (const char *name : {"", ":scale"}) {
@@ -186,6 +251,56 @@ int main(void) {
                             .c_str()),
             0);
   EXPECT_EQ(slurp(dir + "out.txt"), "100 116 -1\n");
+}
+
+TEST_F(KernelCli, ACProgramChoosesAConfigAndLeavesTheGridToThePackage) {
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+  GTEST_SKIP() << "the archive needs the sanitizer's own linking";
+#endif
+  if (std::system("command -v cc >/dev/null")) GTEST_SKIP() << "no C compiler";
+  write("tuned.py", R"(import triton
+import triton.language as tl
+
+@triton.autotune(configs=[triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 8})], key=["n"])
+@triton.jit
+def fill(x, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + i, BLOCK, mask=i < n)
+)");
+  Outcome r = kernel("compile tuned.py:fill --signature '*fp32,i32' --configs all --grid 'lambda meta: (triton.cdiv(n, meta[\"BLOCK\"]),)' -o k.neso --header k.h");
+  ASSERT_EQ(r.code, 0) << r.err;
+  write("main.c", R"(#include <stdio.h>
+#include <stdlib.h>
+#include "k.h"
+int main(void) {
+  neso_model *m;
+  neso_context *c;
+  float *x = aligned_alloc(64, 256);
+  if (neso_model_load("k.neso", 0, &m) || neso_context_create(m, 0, &c)) return puts(neso_error_text()), 1;
+  const int32_t configs = neso_kernel_configs(m, "fill");
+  for (int32_t i = 0; i < configs; ++i) {
+    const char *name = neso_kernel_config(m, "fill", i);
+    char key[64];
+    snprintf(key, sizeof key, "kernel.%s.constant.BLOCK", name);
+    union neso_arg args[2];
+    uint32_t grid[3];
+    args[0].ptr = x, args[1].i64 = 40;
+    for (int k = 0; k < 64; ++k) x[k] = 0;
+    if (neso_kernel_grid(m, name, args, 2, grid) || fill_launch_config(c, name, NULL, x, 40)) return puts(neso_error_text()), 1;
+    printf("%s %s %u: %g %g\n", name, neso_model_metadata(m, key), grid[0], x[39], x[40]);
+  }
+  if (fill_launch(c, NULL, x, 64)) return puts(neso_error_text()), 1;
+  printf("%d %g\n", FILL_BLOCK, x[63]);
+  neso_context_free(c);
+  neso_model_free(m);
+  return 0;
+}
+)");
+  ASSERT_EQ(std::system(("cd " + dir + " && cc -Wall -Wextra -Werror -I" NESO_SOURCE_DIR "/runtime/include -I" NESO_SOURCE_DIR " main.c " NESO_BINARY_DIR
+                         "/lib/libneso.a -o main -lpthread -ldl -lm && ./main > out.txt")
+                            .c_str()),
+            0);
+  EXPECT_EQ(slurp(dir + "out.txt"), "fill 16 3: 16 0\nfill#1 8 5: 8 0\n16 16\n");
 }
 
 TEST_F(KernelCli, AbsentPointersAndOneBufferTwice) {

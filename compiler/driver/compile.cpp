@@ -249,7 +249,7 @@ private:
     contents.code = std::move(*code), contents.caps = targets_.best().caps;
     if (userKernels_) contents.metadata = userKernels_->metadata();
     contents.metadata.insert(contents.metadata.end(), options_.metadata.begin(), options_.metadata.end());
-    contents.weights = options_.weights;
+    contents.weights = options_.weights, contents.samples = options_.samples;
     if (options_.forTorch) {
       Result<std::string> calls = operatorCallsForTorch(plan);
       if (!calls) return calls.takeError();

@@ -47,6 +47,7 @@ struct CompileOptions {
   std::function<Status(const struct Compilation &)> beforeOutput;
   WeightPlace weights; // File: with output only
   bool strip = false; // of the model's source files the names alone are kept, not their folders
+  std::string samples; // inputs to try the model with, as .safetensors, into the package; empty: none
   bool forTorch = false; // fill Compilation::operatorCalls
   std::vector<std::pair<std::string, std::string>> metadata; // the user's notes, into the package
   /// Chooses among the ways to compile a kernel, for tuning: given its machine and key ("sm_90 contraction-…",

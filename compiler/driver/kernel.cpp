@@ -23,6 +23,15 @@
 
 namespace neso {
 
+namespace {
+/// What one config of a kernel gives to its code.
+struct Config {
+  tt::FuncOp function;
+  std::vector<KernelSource::NamedText> constants;
+  int warps = 4, stages = 3;
+};
+} // namespace
+
 struct Kernel::State {
   std::unique_ptr<mlir::MLIRContext> context;
   mlir::OwningOpRef<mlir::ModuleOp> module; // as the front end made it
@@ -33,6 +42,7 @@ struct Kernel::State {
   KernelSource source;
   int warps = 4, stages = 3;
   bool autotuned = false;
+  std::vector<Config> others; // further configs, whose functions stand in `module`, too
 };
 
 namespace {
@@ -104,6 +114,26 @@ Result<KernelParameter> parameterOf(tt::FuncOp function, unsigned argument, std:
   return p;
 }
 
+std::vector<KernelSource::NamedText> constantsOf(const triton::CompiledKernel &compiled) {
+  std::vector<KernelSource::NamedText> out{{"num_warps", std::to_string(compiled.numWarps)}};
+  for (const triton::KernelParam &p : compiled.params)
+    if (p.argCount == 0) out.emplace_back(p.name, p.value);
+  return out;
+}
+
+/// The kernel with config `number`, its function put into `module` under a name of its own.
+Result<Config> readConfig(const KernelSource &source, size_t number, mlir::ModuleOp module) {
+  triton::KernelRequest request = requestOf(source);
+  request.config = number;
+  Result<triton::CompiledKernel> compiled = triton::compileKernel(request, *module.getContext());
+  if (!compiled) return compiled.takeError();
+  tt::FuncOp function = *compiled->module->getOps<tt::FuncOp>().begin();
+  function->remove();
+  function.setName(fmt::format("{}_config{}", compiled->name, number));
+  module.push_back(function);
+  return Config{function, constantsOf(*compiled), compiled->numWarps, compiled->numStages};
+}
+
 } // namespace
 
 Kernel::Kernel(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -158,9 +188,17 @@ Result<Kernel> Kernel::read(const KernelSource &source) {
     state->warps = compiled->numWarps, state->stages = compiled->numStages;
     state->function = *state->module->getOps<tt::FuncOp>().begin();
     state->autotuned = !compiled->info.configs.empty();
-    state->constants.emplace_back("num_warps", std::to_string(state->warps));
+    state->constants = constantsOf(*compiled);
+    for (size_t number : compiled->configsLeft) {
+      if (!source.allConfigs || number == compiled->config) continue;
+      Result<Config> config = readConfig(source, number, *state->module);
+      if (!config) return config.takeError();
+      if (config->function.getArgumentTypes() != state->function.getArgumentTypes())
+        return fail(diag::TileBadArguments, sourceLoc(state->function.getLoc()), compiled->name,
+                    fmt::format("config {} leaves it other arguments than config {}; compile it for one with --config", number, compiled->config));
+      state->others.push_back(std::move(*config));
+    }
     for (const triton::KernelParam &p : compiled->params) {
-      if (p.argCount == 0) state->constants.emplace_back(p.name, p.value);
       if (p.argCount == 0) continue;
       // A tuple's, which may begin with the name of its class.
       if (p.type.ends_with(")"))
@@ -180,6 +218,7 @@ Result<Kernel> Kernel::read(const KernelSource &source) {
 
 const std::vector<KernelSource::NamedText> &Kernel::constants() const { return state_->constants; }
 bool Kernel::autotuned() const { return state_->autotuned; }
+size_t Kernel::configs() const { return 1 + state_->others.size(); }
 
 KernelMutation Kernel::mutation() const {
   KernelEffects effects = analyzeEffects(state_->function);
@@ -207,25 +246,65 @@ void addChecks(tt::FuncOp function, LooseKernel &kernel) {
     kernel.footprints.push_back({static_cast<int>(f.param), f.begin, f.end, f.valid, f.line});
 }
 
-/// Code for all targets, or the text that `request` names.
-Result<GeneratedCode> generate(mlir::ModuleOp original, const std::string &name, int warps, int stages,
-                               const Targets &targets, const CodeRequest &request, LooseKernel *checks = nullptr) {
+/// A config on its way to code.
+struct Entry {
+  std::string function;
+  int warps, stages;
+  LooseKernel *checks = nullptr; // gets what a launch must satisfy
+};
+
+/// Code for all targets, or the text that `request` names. others: functions of configs that are not wanted, also those of entries.
+Result<GeneratedCode> generate(mlir::ModuleOp original, const std::vector<Entry> &entries, const Targets &targets, const CodeRequest &request,
+                               const std::vector<std::string> &others = {}) {
   // The pipeline works on a copy: the interpreter and the analysis see the program as written.
   mlir::OwningOpRef<mlir::ModuleOp> module = original.clone();
+  for (const std::string &name : others)
+    if (std::none_of(entries.begin(), entries.end(), [&](const Entry &e) { return e.function == name; })) module->lookupSymbol<tt::FuncOp>(name).erase();
   if (Status s = runTilePipeline(*module, {.ofTriton = true}); !s) return s.takeError();
   // ---- From here on there is one function a kernel, and only plain pointers and masks touch memory. ----
-  auto function = module->lookupSymbol<tt::FuncOp>(name);
-  if (!function) return fail(diag::InternalFault, {}, "tile pipeline", "the kernel is gone");
-  if (checks) addChecks(function, *checks);
+  std::vector<TileFunction> functions;
+  for (const Entry &e : entries) {
+    auto function = module->lookupSymbol<tt::FuncOp>(e.function);
+    if (!function) return fail(diag::InternalFault, {}, "tile pipeline", "the kernel is gone");
+    if (e.checks) addChecks(function, *e.checks);
+    functions.push_back({function, e.function, e.warps, e.stages});
+  }
   GeneratedCode out;
   for (const Target *target : targets.all) {
-    Result<GeneratedCode> made = targets.backend().compile({{function, name, warps, stages}}, *target, request);
+    Result<GeneratedCode> made = targets.backend().compile(functions, *target, request);
     if (!made) return made.takeError();
     out.texts = std::move(made->texts);
     addCode(out.code, std::move(made->code));
     std::move(made->warnings.begin(), made->warnings.end(), std::back_inserter(out.warnings));
   }
   return out;
+}
+
+/// Whether two configs are the same code on machines of `caps`: without blocks of threads only the constexprs count.
+bool sameCode(const std::vector<KernelSource::NamedText> &a, int aStages, const std::vector<KernelSource::NamedText> &b, int bStages,
+              const Capabilities &caps) {
+  if (caps.threadBlocks) return a == b && aStages == bStages;
+  // The first is num_warps.
+  return std::equal(a.begin() + 1, a.end(), b.begin() + 1, b.end());
+}
+
+/// What neso_kernel_config gives for number `i`.
+std::string nameOfConfig(const std::string &kernel, size_t i) { return i ? fmt::format("{}#{}", kernel, i) : kernel; }
+
+/// The grid over the symbols of arguments; empty for an empty text.
+Result<std::vector<Expr>> gridOver(const std::string &text, const std::vector<KernelParameter> &parameters,
+                                   const std::vector<KernelSource::NamedText> &constants) {
+  if (text.empty()) return std::vector<Expr>();
+  std::vector<std::pair<std::string, Expr>> names;
+  for (const auto &[name, value] : constants) {
+    char *end = nullptr;
+    const long long number = std::strtoll(value.c_str(), &end, 10);
+    if (!value.empty() && !*end) names.emplace_back(name, Expr(static_cast<int64_t>(number)));
+    if (value == "True" || value == "False") names.emplace_back(name, Expr(value == "True" ? 1 : 0));
+  }
+  for (const KernelParameter &p : parameters)
+    if (p.kind == KernelParameter::Integer) names.emplace_back(p.name, Expr(argumentSymbol(p.argument)));
+  return triton::gridExpressions(text, names);
 }
 } // namespace
 
@@ -244,30 +323,74 @@ Result<std::string> Kernel::emit(Stage stage, const std::string &target, const s
   CodeRequest request;
   request.texts = {info(stage).name}, request.package = false, request.assembler = assembler;
   Result<GeneratedCode> made =
-      generate(*state_->module, state_->name, state_->warps, state_->stages, *targets, request);
+      generate(*state_->module, {{state_->name, state_->warps, state_->stages}}, *targets, request);
   if (!made) return made.takeError();
   return std::move(made->texts.front().second);
 }
 
 Result<std::string> Kernel::package(const std::string &target, const std::vector<std::string> &archs,
-                                    std::vector<std::string> *notes, const std::string &assembler, BoxForms boxes) {
+                                    std::vector<std::string> *notes, const std::string &assembler, BoxForms boxes, const std::string &grid,
+                                    const ConfigChoice &choose) {
   Result<Targets> targets = parseTargets(target, archs);
   if (!targets) return targets.takeError();
-  LooseKernel kernel;
-  kernel.name = kernel.function = state_->name;
-  kernel.argCount = static_cast<int>(state_->function.getFunctionType().getNumInputs());
+  PackageContents contents;
+  contents.caps = targets->best().caps;
+  std::vector<Config> configs{{state_->function, state_->constants, state_->warps, state_->stages}};
+  for (const Config &c : state_->others)
+    if (std::none_of(configs.begin(), configs.end(), [&](const Config &known) {
+          return sameCode(c.constants, c.stages, known.constants, known.stages, contents.caps);
+        }))
+      configs.push_back(c);
   CodeRequest request;
   request.assembler = assembler, request.boxes = boxes;
-  Result<GeneratedCode> made =
-      generate(*state_->module, state_->name, state_->warps, state_->stages, *targets, request, &kernel);
+  std::vector<std::string> functions;
+  if (!state_->others.empty()) functions.push_back(state_->name);
+  for (const Config &c : state_->others) functions.push_back(tt::FuncOp(c.function).getName().str());
+  const auto make = [&](const std::vector<Config> &of) -> Result<GeneratedCode> {
+    contents.kernels.assign(of.size(), LooseKernel{});
+    std::vector<Entry> entries;
+    for (size_t i = 0; i < of.size(); ++i) {
+      LooseKernel &kernel = contents.kernels[i];
+      tt::FuncOp function = of[i].function;
+      kernel.function = function.getName().str();
+      kernel.name = nameOfConfig(state_->name, i);
+      kernel.argCount = static_cast<int>(function.getFunctionType().getNumInputs());
+      kernel.metadata.emplace_back("parameters", parameterText(state_->parameters));
+      for (const auto &[name, value] : of[i].constants) kernel.metadata.emplace_back("constant." + name, value);
+      const bool taken = std::any_of(of[i].constants.begin(), of[i].constants.end(), [](const auto &c) { return c.first == "num_stages"; });
+      if (of.size() > 1 && !taken) kernel.metadata.emplace_back("constant.num_stages", std::to_string(of[i].stages));
+      Result<std::vector<Expr>> rule = gridOver(grid, state_->parameters, of[i].constants);
+      if (!rule) return rule.takeError();
+      kernel.grid = std::move(*rule);
+      if (!grid.empty()) kernel.metadata.emplace_back("grid", grid);
+      entries.push_back({kernel.function, of[i].warps, of[i].stages, &kernel});
+    }
+    return generate(*state_->module, entries, *targets, request, functions);
+  };
+  Result<GeneratedCode> made = make(configs);
+  // As for Triton, a config that a machine cannot run is no fault of the others.
+  if (!made && configs.size() > 1) {
+    std::vector<Config> sound;
+    for (Config &c : configs) {
+      Result<GeneratedCode> alone = make({c});
+      if (!alone && sound.empty()) return alone.takeError();
+      if (alone) sound.push_back(c);
+      else if (notes) notes->push_back(fmt::format("config {} is left out: {}", tt::FuncOp(c.function).getName().str(), alone.error().str()));
+    }
+    made = make(sound);
+  }
   if (!made) return made.takeError();
   for (const Diagnostic &warning : made->warnings)
     if (notes) notes->push_back(warning.str());
-  PackageContents contents;
-  kernel.metadata.emplace_back("parameters", parameterText(state_->parameters));
-  for (const auto &[name, value] : state_->constants) kernel.metadata.emplace_back("constant." + name, value);
-  contents.kernels.push_back(std::move(kernel));
-  contents.code = std::move(made->code), contents.caps = targets->best().caps;
+  contents.code = std::move(made->code);
+  if (!choose || contents.kernels.size() == 1) return packageBytes(contents);
+  Result<std::string> measured = packageBytes(contents);
+  if (!measured) return measured;
+  Result<size_t> first = choose(*measured);
+  if (!first) return first.takeError();
+  const auto chosen = contents.kernels.begin() + static_cast<std::ptrdiff_t>(*first);
+  std::rotate(contents.kernels.begin(), chosen, chosen + 1);
+  for (size_t i = 0; i < contents.kernels.size(); ++i) contents.kernels[i].name = nameOfConfig(state_->name, i);
   return packageBytes(contents);
 }
 

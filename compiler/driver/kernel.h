@@ -36,6 +36,8 @@ struct KernelSource {
   std::string signature;
   std::vector<NamedText> constexprs, values, hints;
   std::optional<int> numWarps, numStages;
+  std::optional<int> config; // which of triton.autotune, from 0; without: the best that prune_configs_by leaves
+  bool allConfigs = false;   // the others that it leaves, too: see Kernel::package
   std::vector<std::string> searchPaths;
   bool debug = false; // keep device_assert
 };
@@ -103,6 +105,9 @@ struct KernelMutation {
   std::string unknownBecause;
 };
 
+/// Given a package of several configs, the number of the one that is to be "NAME" in it.
+using ConfigChoice = std::function<Result<size_t>(const std::string &package)>;
+
 class Kernel {
 public:
   static Result<Kernel> read(const KernelSource &source);
@@ -117,16 +122,21 @@ public:
   const std::vector<KernelSource::NamedText> &constants() const;
   /// Whether some of them come from a config of triton.autotune.
   bool autotuned() const;
+  /// How many configs were read, the one above among them: more than 1 with KernelSource::allConfigs alone.
+  size_t configs() const;
   KernelMutation mutation() const;
   /// The text of one of kernelStages(). `arch`: empty: the target's usual one. CpuTargetMissing for a stage that the
   /// target does not have.
   Result<std::string> emit(Stage stage, const std::string &target, const std::string &arch = {},
                            const std::string &assembler = {});
   /// A package that holds this kernel alone, for each of `archs` (parseTargets). What a user should know of the code
-  /// (warnings: registers that spill) goes to `notes`, if given. assembler, boxes: CodeRequest.
+  /// (warnings: registers that spill, configs for which no code can be made) goes to `notes`, if given. assembler, boxes: CodeRequest.
+  /// Further configs are kernels "NAME#1", "NAME#2", …; those that are the same code are left out. grid: an expression over parameters and
+  /// constexprs as for evaluateLaunchGrid, which goes into the package (TrGridRule); empty: none. choose: which of several configs is first, asked
+  /// with the package in which the best that can be told without measuring is.
   Result<std::string> package(const std::string &target, const std::vector<std::string> &archs,
                               std::vector<std::string> *notes = nullptr, const std::string &assembler = {},
-                              BoxForms boxes = BoxForms::Faster);
+                              BoxForms boxes = BoxForms::Faster, const std::string &grid = {}, const ConfigChoice &choose = {});
   /// Executes the kernel in the interpreter of the tile IR. One value a parameter. races: also reports what programs do to each other
   /// without atomics (InterpOptions::detectRaces).
   Status interpret(const std::vector<KernelValue> &values, std::array<int64_t, 3> grid,

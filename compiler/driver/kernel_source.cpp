@@ -18,6 +18,7 @@ triton::KernelRequest requestOf(const KernelSource &source) {
   r.constexprs = source.constexprs, r.values = source.values, r.hints = source.hints;
   r.numWarps = source.numWarps, r.numStages = source.numStages;
   r.searchPaths = source.searchPaths, r.debug = source.debug;
+  if (source.config) r.config = static_cast<size_t>(*source.config);
   return r;
 }
 

@@ -10,7 +10,7 @@ using flatbuffers::Offset;
 
 Offset<fbs::Kernel> KernelRows::row(const std::string &name, const std::string &function, size_t args, bool serial,
                                     const std::vector<loops::Origin> &origins, const std::string &doc,
-                                    Offset<fbs::LaunchChecks> checks) {
+                                    Offset<fbs::LaunchChecks> checks, Offset<fbs::GridRule> grid) {
   std::vector<Offset<flatbuffers::String>> symbols;
   std::vector<fbs::KernelUsage> usage;
   const CompiledFunction *last = nullptr;
@@ -59,7 +59,7 @@ Offset<fbs::Kernel> KernelRows::row(const std::string &name, const std::string &
   return fbs::CreateKernel(fb_, fb_.CreateString(name), symbolRows, static_cast<int32_t>(args), scratch,
                            last ? last->sharedBytes : 0, last ? last->threads : 0,
                            last && last->clusterSize > 1 ? last->clusterSize : 1, serial, lineRows, docText, usageRows,
-                           checks, placeRows, formRows, residentRows);
+                           checks, placeRows, formRows, residentRows, grid);
 }
 
 Offset<fbs::BoxForm> KernelRows::boxForm(const BoxedForm &form, size_t target, size_t args) {
@@ -122,6 +122,20 @@ Offset<fbs::LaunchChecks> KernelRows::checks(const LooseKernel &kernel) {
                                  footprints);
 }
 
+Offset<fbs::GridRule> KernelRows::gridRule(const LooseKernel &kernel) {
+  if (kernel.grid.empty()) return 0;
+  SizeProgram program;
+  for (Symbol s : kernel.argumentSymbols) program.define(s);
+  int32_t slots[3];
+  for (size_t axis = 0; axis < 3; ++axis) slots[axis] = program.slot(kernel.grid[axis]);
+  if (!program.undefined().empty()) note(fmt::format("the grid of kernel '{}' depends on '{}'", kernel.name, program.undefined()));
+  for (int32_t &slot : slots) slot = program.finalSlot(slot);
+  SizeProgram::Finished finished = program.finish();
+  auto constants = fb_.CreateVector(finished.constants);
+  auto instructions = fb_.CreateVectorOfStructs(finished.program);
+  return fbs::CreateGridRule(fb_, constants, finished.slotCount, instructions, slots[0], slots[1], slots[2]);
+}
+
 /// What a kernel computes, in a line: "reduction of 2 nodes over [s0, 64], along [512]".
 static std::string describe(const plan::Kernel &kernel) {
   if (!kernel.parts.empty()) return fmt::format("{} kernels side by side", kernel.parts.size());
@@ -149,7 +163,7 @@ Offset<fbs::Kernel> KernelRows::row(const plan::Kernel &kernel) {
 }
 
 Offset<fbs::Kernel> KernelRows::row(const LooseKernel &kernel) {
-  return row(kernel.name, kernel.function, static_cast<size_t>(kernel.argCount), false, {}, {}, checks(kernel));
+  return row(kernel.name, kernel.function, static_cast<size_t>(kernel.argCount), false, {}, {}, checks(kernel), gridRule(kernel));
 }
 
 Rows<fbs::Target> KernelRows::targets() {

@@ -25,8 +25,9 @@ public:
 private:
   flatbuffers::Offset<fbs::Kernel> row(const std::string &name, const std::string &function, size_t args, bool serial,
                                        const std::vector<loops::Origin> &origins, const std::string &doc,
-                                       flatbuffers::Offset<fbs::LaunchChecks> checks);
+                                       flatbuffers::Offset<fbs::LaunchChecks> checks, flatbuffers::Offset<fbs::GridRule> grid = 0);
   flatbuffers::Offset<fbs::LaunchChecks> checks(const LooseKernel &kernel);
+  flatbuffers::Offset<fbs::GridRule> gridRule(const LooseKernel &kernel);
   flatbuffers::Offset<fbs::BoxForm> boxForm(const BoxedForm &form, size_t target, size_t args);
   void note(const std::string &why) {
     if (problem_.empty()) problem_ = why;

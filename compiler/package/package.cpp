@@ -1,5 +1,6 @@
 #include "package/package.h"
 
+#include "abi/archive.h"
 #include "base/atomic_file.h"
 #include "base/fault.h"
 #include "package/archive_writer.h"
@@ -32,6 +33,7 @@ Status assemble(const PackageContents &contents, const std::function<Status(Arch
   for (const CompiledCode &code : contents.code)
     if (code.format != CompiledCode::Format::RelocatableObject)
       archive.add(codeMember(code), code.image.data(), code.image.size());
+  if (!contents.samples.empty()) archive.add("data/neso/model/" NESO_ARCHIVE_SAMPLES, contents.samples.data(), contents.samples.size());
   for (const WeightMember &w : plan->weights) archive.add(w.name, w.data, w.bytes);
   return write(archive);
 }

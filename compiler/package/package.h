@@ -39,6 +39,7 @@ struct LooseKernel {
   std::array<Symbol, 3> gridSymbols = {};
   std::vector<Symbol> argumentSymbols = {}; // one an argument, if there are footprints
   std::vector<Footprint> footprints = {};
+  std::vector<Expr> grid = {}; // programs along x, y and z, over `argumentSymbols`; empty: whoever launches it says
 };
 
 struct PackageContents {
@@ -48,6 +49,7 @@ struct PackageContents {
   std::vector<std::pair<std::string, std::string>> metadata; // the user's, in order
   Capabilities caps = {};                                    // of the machines that the code is for
   WeightPlace weights = {};
+  std::string samples = {}; // inputs to try the model with, as .safetensors; empty: none
 };
 
 /// Weights are read where the model's file is mapped: no copy of the package is ever in memory.

@@ -73,6 +73,8 @@ Status Packing::add(const PackedModel &model, const std::vector<std::pair<std::s
   // Of a constant without a member of the package the bytes come from a file of weights, or from the caller.
   for (const std::unique_ptr<fbs::ConstantT> &constant : plan->constants)
     if (const WeightMember *m = find(model, constant->member)) constant->member = weight(*m);
+  if (const WeightMember *samples = find(model, NESO_ARCHIVE_MODEL_FOLDER + model.held + "/" NESO_ARCHIVE_SAMPLES))
+    members_.push_back({folder + NESO_ARCHIVE_SAMPLES, samples->data, samples->bytes});
   if (!plan->weight_file.empty()) plan->weight_file = (std::filesystem::path(model.folder) / plan->weight_file).lexically_normal().string();
   for (const auto &[key, value] : metadata) {
     auto at = std::find_if(plan->metadata.begin(), plan->metadata.end(), [&](const auto &row) { return row->key == key; });

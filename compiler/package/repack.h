@@ -23,6 +23,7 @@ struct PackedModel {
   std::string name;                         // in the new package; letters, digits, '.', '_', '-', '/'
   std::string_view plan;                    // the bytes of data/neso/<its old name>/plan
   const std::vector<WeightMember> *members; // of its package, whatever of them is its own
+  std::string held;                         // its old name
   std::string folder;                       // the way from the new package's folder to its own: where its file of weights is
 };
 

@@ -1,6 +1,7 @@
 """Models to packages: `neso.compile`."""
 
 import hashlib
+import json
 import os
 import tempfile
 import zipfile
@@ -8,14 +9,18 @@ from pathlib import Path
 
 from . import _program, cache
 from ._errors import InputError
+from ._files import write as _write
 from ._progress import Teller
 
 
 class Package:
-    """What the compiler wrote. `data`: its bytes; `seconds`: what compiling took; `warnings`; `report_html` where a report was asked for."""
+    """What the compiler wrote. `data`: its bytes; `seconds`: what compiling took; `warnings`; `report_html` where a report was asked for;
+    `models`: what `neso compile --json` says of each model in it ("device", "targets", "seconds", and "steps", each with its "ms"), nothing
+    where it comes from the cache."""
 
-    def __init__(self, data, seconds=0.0, warnings=(), report_html=None, cached=False):
+    def __init__(self, data, seconds=0.0, warnings=(), report_html=None, cached=False, models=()):
         self._data, self.seconds, self.warnings, self.report_html, self.cached = data, seconds, tuple(warnings), report_html, cached
+        self.models = tuple(models)
 
     @property
     def data(self):
@@ -38,25 +43,6 @@ class Package:
 
     def __repr__(self):
         return f"<neso.Package of {len(self._data)} bytes>"
-
-
-def _write(path, data):
-    path = os.fspath(path)
-    with tempfile.NamedTemporaryFile(dir=os.path.dirname(path) or ".", prefix=".neso-", delete=False) as f:
-        try:
-            f.write(data)
-            f.flush()
-            os.chmod(f.name, 0o666 & ~_umask())
-            os.replace(f.name, path)
-        except BaseException:
-            os.unlink(f.name)
-            raise
-
-
-def _umask():
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 class _Source:
@@ -124,7 +110,7 @@ def gpu_arch(device):
     return f"sm_{major}{minor}" + ("a" if (major, minor) == (9, 0) else "")
 
 
-def _arguments(target, arch, options, kernels, threads, tuned, ptxas, format):
+def _arguments(target, arch, options, kernels, threads, tuned, ptxas, format, strip, samples):
     targets = (target,) if isinstance(target, str) else tuple(target)
     out = ["--target", ",".join(targets)]
     if "cuda" in targets and (ptxas := ptxas if ptxas is not None else _assembler()) is not None:
@@ -141,7 +127,7 @@ def _arguments(target, arch, options, kernels, threads, tuned, ptxas, format):
         out += ["--threads", threads]
     if tuned is not None:
         out += ["--tuned", os.fspath(tuned)]
-    return out
+    return out + ["--strip"] * bool(strip) + ["--samples"] * bool(samples)
 
 
 def _read_by(arguments):
@@ -152,7 +138,7 @@ def _read_by(arguments):
 
 
 def compile(model, args=None, kwargs=None, *, dynamic_shapes=None, strict=False, target="cpu", arch=None, options=None, kernels=None, tune=False, tuned=None, threads=0,
-            report=False, cached=False, timeout=None, ptxas=None, format="neso", progress=True):
+            report=False, cached=False, timeout=None, ptxas=None, format="neso", strip=False, samples=False, progress=True):
     """Compiles a model into a Package.
 
     model:   an nn.Module (with example `args`, `kwargs` and `dynamic_shapes` as for torch.export.export), an ExportedProgram, the path of a
@@ -167,12 +153,14 @@ def compile(model, args=None, kwargs=None, *, dynamic_shapes=None, strict=False,
     timeout: seconds after which the compiler is ended
     ptxas:   NVIDIA's assembler for "cuda", or "none"; by default that of the packages nvidia-cuda-nvcc or triton, else the machine's
     format:  "neso", or "aoti": an archive for torch._inductor.aoti_load_package
+    strip:   no folders of your source files go into the package, their names alone
+    samples: the example arguments go into the package, for `neso run|bench FILE --sample`
     progress: True: a line on stderr, where that is a terminal; a function: called with a neso.Progress (stage, what, name, done, of, seconds),
              and what it raises ends the compiler; None: nothing
 
     Torch is imported only for modules and programs. CompileError carries every diagnostic.
     """
-    arguments = _arguments(target, arch, options, kernels, threads, tuned, ptxas, format)
+    arguments = _arguments(target, arch, options, kernels, threads, tuned, ptxas, format, strip, samples)
     with Teller(progress) as tell:
         return _compile(model, (args, kwargs, dynamic_shapes, strict), arguments, tune, report, cached, timeout, tell)
 
@@ -193,14 +181,14 @@ def _compile(model, example, arguments, tune, report, cached, timeout, tell):
             extra = ["--report", page] if report else []
             if tune:
                 extra += ["--tune", os.path.join(folder, "tuned.json") if tune is True else os.fspath(tune)]
-            _, warnings = _program.run(["compile", source.path, "-o", package, *arguments, *extra], pass_fds=[source.fd] if source.fd is not None else (),
+            said, warnings = _program.run(["compile", source.path, "-o", package, "--json", *arguments, *extra], pass_fds=[source.fd] if source.fd is not None else (),
                                        names=source.names, timeout=timeout, tell=tell)
             with open(package, "rb") as f:
                 data = f.read()
             html = open(page, "rb").read() if report else None
         if name:
             cache.put(name, data)
-        return Package(data, tell.seconds(), warnings, html)
+        return Package(data, tell.seconds(), warnings, html, models=json.loads(said)["models"])
     finally:
         source.close()
 

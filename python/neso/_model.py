@@ -204,6 +204,31 @@ def _make_static(model_class):
     return StaticModel
 
 
+def _make_copying(model_class):
+    class CopyingModel(model_class):
+        """copy_inputs=True: see `load`."""
+
+        def __init__(self, source, **options):
+            super().__init__(source, **options)
+            changed = [v.name for v in self.inputs if v.mutated]
+            if changed:
+                raise InputError(f"copy_inputs: the model changes its arguments {', '.join(changed)}, and would change copies; bring them to {self.device} yourself, model.to_device(x)")
+
+        def __call__(self, *args, **kwargs):
+            # Where results go and what the work is queued on is no argument of the model.
+            if self.device is None:
+                return super().__call__(*args, **kwargs)
+            own = {k: kwargs.pop(k) for k in ("out", "stream") if k in kwargs and not any(v.name == k for v in self.inputs)}
+            return super().__call__(*_tree_on(args, self.device), **_tree_on(kwargs, self.device), **own)
+
+        def __reduce__(self):
+            make, (source, options) = super().__reduce__()
+            return make, (source, {**options, "copy_inputs": True})
+
+    CopyingModel.__module__ = "neso"
+    return CopyingModel
+
+
 def _tree_on(value, device):
     if isinstance(value, (list, tuple)):
         parts = [_tree_on(v, device) for v in value]
@@ -275,7 +300,7 @@ def _load_again(source, options):
 
 
 def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None, check=False, result=None, cuda_driver=None, cublas=None,
-         op_library=None, contexts=0, stream=None, graph=None):
+         op_library=None, contexts=0, stream=None, graph=None, copy_inputs=False):
     """Loads a package: a path, bytes (or a memoryview), or what `neso.compile` gave.
 
     device:  "cpu", "cuda", "cuda:1"; None: the package, for whatever machine, is only described, and cannot be called
@@ -292,9 +317,13 @@ def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None,
              number. Models that change buffers of their own run one at a time
     stream:  on a GPU, the CUDA stream that work is queued on: torch's, CuPy's, the number of a CUstream, or what has __cuda_stream__; by default
              that which torch works on. A call may name another, model(x, stream=…). It must live until the work is done
+             While torch records a graph (torch.cuda.graph), a call puts its kernels into it: call once before with the same sizes, and keep a model that is
+             recorded, loaded for that alone, as long as the graph, which uses its memory
     graph:   "static": for tensors of torch, results lie in memory that is used again once nobody holds them, and on a GPU arguments whose address
              changes are copied to memory of the model's, so that a call is one launch of a CUDA graph from the third of its sizes on; calls
              take turns, and belong to one stream. A call with out= or a stream is as without it
+    copy_inputs: arguments that lie on another device than the model's are copied there, where they are otherwise refused (on the CPU those of a GPU):
+             model(*model.to_device(arguments)) at each call. Not for models that change their arguments
 
     On a GPU, arguments that lie there are used where they lie, the work is queued on the stream that torch works on, and results are
     torch's own memory: nobody waits (model.synchronize()). Arguments on the host are copied, and without any argument on the GPU results
@@ -307,7 +336,8 @@ def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None,
         source = os.fspath(source)
     elif not isinstance(source, (bytes, bytearray, memoryview)):
         raise InputError(f"neso.load takes a path, bytes or a neso.Package, not {type(source).__name__}; neso.compile makes one of a model")
-    return __getattr__("StaticModel" if graph == "static" else "Model")(source, device=device, threads=threads, name=name, arch=arch, weights=weights, check=check, result=result, cuda_driver=cuda_driver, cublas=cublas,
+    kind = ("Copying" if copy_inputs else "") + ("StaticModel" if graph == "static" else "Model")
+    return __getattr__(kind)(source, device=device, threads=threads, name=name, arch=arch, weights=weights, check=check, result=result, cuda_driver=cuda_driver, cublas=cublas,
                                 op_library=op_library, contexts=contexts, stream=stream, graph=graph)
 
 
@@ -318,5 +348,8 @@ def __getattr__(name):
         return globals()["Model"]
     if name == "StaticModel":
         globals()[name] = _make_static(__getattr__("Model") if "Model" not in globals() else globals()["Model"])
+        return globals()[name]
+    if name in ("CopyingModel", "CopyingStaticModel"):
+        globals()[name] = _make_copying(globals().get(name[7:]) or __getattr__(name[7:]))
         return globals()[name]
     raise AttributeError(name)

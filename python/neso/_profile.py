@@ -95,7 +95,7 @@ class Profile:
 
     def save(self, path):
         """Writes a trace that Perfetto and Chrome open."""
-        from ._compile import _write
+        from ._files import write as _write
         _write(path, json.dumps({"displayTimeUnit": "ms", "traceEvents": list(self._events())}).encode())
 
     def _events(self):

@@ -41,3 +41,6 @@ def test_the_site_has_a_page_for_every_diagnostic(tmp_path):
     reference = (tmp_path / "docs/reference/command_line.md").read_text()
     assert "`--updatable`" in reference and "neso_run(" in (tmp_path / "docs/reference/c.md").read_text()
     assert "compile(model" in (tmp_path / "docs/reference/python.md").read_text()
+    taken, refused = (tmp_path / "docs/reference/operators.md").read_text().split("## Not taken")
+    assert re.search(r"^\| `aten.add` \| .*Tensor", taken, re.M) and "`aten.add`" not in refused and re.search(r"^\| `aten.\w+` \|", refused, re.M)
+    assert "reference/operators.md" in (tmp_path / "mkdocs.yml").read_text()

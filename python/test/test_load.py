@@ -212,3 +212,35 @@ def test_calls_do_not_leak(mlp):
     many(2000)
     # 2,000 leaked results would be 4 MB, each failure's text far less.
     assert resident() - before < 2 << 20
+
+
+def test_arguments_of_other_devices_are_copied_on_request(monkeypatch):
+    """Here all lies on the CPU: what is to be seen is which values would be brought there, and by which models."""
+    from neso import _model
+    x, y = torch.randn(3), torch.randn(3)
+    package = neso.compile(Two(), (x, y), {"scale": 2})
+    moved = []
+    real = _model._tree_on
+    monkeypatch.setattr(_model, "_tree_on", lambda value, device: (moved.append((value, device)), real(value, device))[1])
+    package.load()(x, y, scale=2)
+    assert not moved
+    for graph in (None, "static"):
+        moved.clear()
+        ours = package.load(copy_inputs=True, graph=graph)
+        want = package.load()(x, y, scale=2)
+        moved.clear()
+        got = ours(x, y, scale=2)
+        assert {device for _, device in moved} == {"cpu"} and [id(v) for v, _ in moved if isinstance(v, torch.Tensor)] == [id(x), id(y)]
+        for a, b in zip(torch.utils._pytree.tree_leaves(got), torch.utils._pytree.tree_leaves(want)):
+            torch.testing.assert_close(a, b)
+    again = pickle.loads(pickle.dumps(ours))
+    moved.clear()
+    again(x, y, scale=2)
+    assert moved
+
+    class Changes(torch.nn.Module):
+        def forward(self, a):
+            a.add_(1)
+            return a * 2
+    with pytest.raises(neso.InputError, match="changes its arguments a"):
+        neso.compile(Changes(), (x,)).load(copy_inputs=True)

@@ -828,3 +828,22 @@ def test_dlpack_structures_are_those_of_the_standard(tmp_path):
         assert done.returncode == 0, done.stderr
         return
     pytest.skip("no C compiler")
+
+
+def test_the_runtime_wheel_imports_nothing_of_the_compilers():
+    """Of the package, the wheel neso-runtime has some files alone; what they import, also inside of functions, must be among them."""
+    import ast
+    from pathlib import Path
+    root = Path(__file__).resolve().parents[2]
+    tree = ast.parse((root / "packaging/wheel.py").read_text())
+    files = next(ast.literal_eval(node.value) for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "RUNTIME")
+    asked = {}
+    for name in files:
+        if not name.endswith(".py"):
+            continue
+        for node in ast.walk(ast.parse((root / "python/neso" / name).read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level == 1:
+                for module in [node.module] if node.module else [alias.name for alias in node.names]:
+                    asked.setdefault(f"{module}.py", []).append(name)
+    assert asked.pop("_core.py")
+    assert set(asked) <= files, {module: by for module, by in asked.items() if module not in files}

@@ -55,6 +55,11 @@ def test_sample_inputs_are_those_of_the_export(exported, tmp_path):
             got = torch.frombuffer(bytearray(part), dtype=want.dtype).reshape(row["shape"]) if part else torch.empty(row["shape"], dtype=want.dtype)
             torch.testing.assert_close(got, want)
     assert program("verify", path, package, "--input", path).returncode == 0
+    assert program("compile", path, "-o", package, "--samples").returncode == 0
+    again = tmp_path / "again.safetensors"
+    done = program("run", package, "--sample", "-o", again)
+    assert done.returncode == 0, done.stderr
+    assert again.read_bytes() == out.read_bytes()
     done = program("run", package, "--input", GOLDENS / "weights/mlp.pt2")
     assert done.returncode == 1 and "error[E0814]" in done.stderr and "there are 1, but the model takes" in done.stderr, done.stderr
 
@@ -145,3 +150,18 @@ def test_support_knows_the_operators_of_the_goldens():
     assert len(known) > 300
     assert not [t for t in known if not rows[t]["supported"]]
     assert all(rows[r["by"]]["supported"] for r in rows.values() if r["by"])
+
+
+def test_python_puts_samples_into_packages_and_strips_folders(tmp_path):
+    model, x = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU()).eval(), torch.randn(2, 4)
+    package = neso.compile(model, (x,), samples=True, strip=True)
+    package.save(tmp_path / "m.neso")
+    done = program("run", tmp_path / "m.neso", "--sample", "-o", tmp_path / "out.npy")
+    assert done.returncode == 0, done.stderr
+    import numpy
+    torch.testing.assert_close(torch.from_numpy(numpy.load(tmp_path / "out.npy")), model(x))
+    row, = package.models
+    assert row["device"] == "cpu" and row["targets"] and row["seconds"] > 0 and all(step["ms"] >= 0 for step in row["steps"])
+    assert neso.compile(model, (x,)).load()(x).shape == (2, 3)
+    folder = str(Path(torch.__file__).parent).encode()
+    assert folder not in package.data and folder in neso.compile(model, (x,)).data

@@ -597,3 +597,32 @@ def test_names_are_those_of_the_front_end():
     known |= set(re.findall(r"^def ([a-z]\w*)", (ROOT / "kernels/std.py").read_text(), re.M))
     plain = {n for n in known if "." not in n} - {"constexpr", "dtype", "_aggregate", "_unwrap_if_constexpr", "expect_zero", "sort_impl"}
     assert plain == set(tl.FUNCTIONS) and {n[5:] for n in known if n.startswith("math.")} - {"abs"} == set(tl.MATH) - {"abs"}
+
+
+def test_autotune_measures_on_each_gpu(monkeypatch):
+    """No GPU is needed to see which results are asked for: those of one device are not taken for another."""
+    from neso.triton import _tuning
+
+    class Kernel:
+        arg_names, __name__ = ["x", "n"], "kernel"
+
+        def run(self, *args, **kwargs):
+            return None
+
+    class Tensor:
+        dtype = "fp32"
+
+        def __init__(self, device):
+            self.device = Device(*device.split(":"))
+
+    class Device(NamedTuple):
+        type: str
+        index: str = ""
+
+    chosen = []
+    monkeypatch.setattr(_tuning, "JITFunction", Kernel)
+    tuner = _tuning.Autotuner(Kernel(), [_tuning.Config({"B": 1}), _tuning.Config({"B": 2})], ["n"])
+    monkeypatch.setattr(tuner, "_choose", lambda key, named, args, kwargs: (chosen.append(named["x"].device), tuner.configs[0])[1])
+    for device in ("cuda:0", "cuda:1", "cuda:0", "cuda:1", "cpu", "cpu"):
+        tuner.run(Tensor(device), 8)
+    assert [":".join(d) for d in chosen] == ["cuda:0", "cuda:1", "cpu:"]

@@ -2,8 +2,7 @@
 
 #include <new>
 
-#include "core/arguments.h"
-#include "core/launch_checks.h"
+#include "core/trace.h"
 
 using namespace neso_rt;
 
@@ -67,10 +66,13 @@ neso_status begin_run(neso_context *c, const neso_tensor *inputs, size_t input_c
   if (c->binding.unfinished) NESO_TRY(c->binding.finish());
   c->walker.steps_done = 0;
   NESO_TRY(pin_weights(c));
+  const bool traced = __builtin_expect(c->options.on_step == note_step, 0);
+  if (traced) note_run(c->options.on_step_user, true);
   neso_status status = c->binding.bind(inputs, input_count, outputs, output_count);
   if (status == NESO_OK) status = c->walker.run();
   if (status == NESO_OK) status = c->binding.hand_out(outputs);
   if (status != NESO_OK) c->binding.drop();
+  if (traced) note_run(c->options.on_step_user, false);
   return status;
 }
 
@@ -83,22 +85,6 @@ neso_status check_run(const neso_context *c, const neso_tensor *inputs, size_t i
   return NESO_OK;
 }
 
-// The sizes that the caller leaves open are known of memory that the context lent.
-neso_status check_launch(const neso_context *c, const plan_kernel &kernel, const uint32_t grid[3], const neso_arg *args,
-                         const int64_t *given) {
-  NESO_TRY(check_grid(kernel.name, grid));
-  NESO_TRY(check_alignment(kernel, args));
-  const fbs::LaunchChecks *checks = kernel.row->checks();
-  if (!checks || !checks->footprints() || (!given && !c->lent)) return NESO_OK;
-  array<int64_t> bytes;
-  NESO_TRY(bytes.resize(size_t(kernel.arg_count)));
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    bytes[i] = given ? given[i] : -1;
-    for (const lent_memory *l = c->lent; l && bytes[i] < 0; l = l->next)
-      if (l->memory.data == args[i].ptr) bytes[i] = l->memory.capacity;
-  }
-  return check_footprints(kernel, grid, args, bytes.data());
-}
 } // namespace
 
 extern "C" {
@@ -214,33 +200,5 @@ neso_status neso_context_step_time(neso_context *c, int64_t step, neso_step_time
   device_scope scope(c->device);
   NESO_TRY(c->table().alive(c->queue));
   return c->walker.step_elapsed(step, &out->ms);
-}
-
-neso_status neso_kernel_launch(neso_context *c, const char *name, const uint32_t grid[3], const union neso_arg *args,
-                               size_t arg_count) {
-  return neso_kernel_launch_checked(c, name, grid, args, nullptr, arg_count);
-}
-
-neso_status neso_kernel_launch_checked(neso_context *c, const char *name, const uint32_t grid[3],
-                                       const union neso_arg *args, const int64_t *buffer_bytes, size_t arg_count) {
-  if (!c || !name || !grid || (!args && arg_count))
-    return fail(NESO_INVALID_ARGUMENT, "neso_kernel_launch needs a context, a name, a grid and arguments");
-  const plan &p = c->model->plan;
-  for (size_t k = 0; k < p.kernels.size(); ++k) {
-    const plan_kernel &kernel = p.kernels[k];
-    if (strcmp(kernel.name, name) != 0) continue;
-    if (arg_count != size_t(kernel.arg_count))
-      return fail(NESO_KERNEL_ARGUMENTS, "kernel '%s' has %d arguments, %zu were given", name, kernel.arg_count,
-                  arg_count);
-    NESO_TRY(check_launch(c, kernel, grid, args, buffer_bytes));
-    device_scope scope(c->device);
-    NESO_TRY(c->table().alive(c->queue));
-    aligned_bytes copy;
-    const void *placed = nullptr;
-    NESO_TRY(place_words(kernel, args, &copy, &placed));
-    // Callers launch the same kernel over other data each time: no cost is remembered.
-    return c->table().launch(c->queue, int32_t(k), -1, placed, grid);
-  }
-  return fail(NESO_NO_SUCH_NAME, "the package holds no kernel '%s'", name);
 }
 }

@@ -1,4 +1,5 @@
-// What a launch by name must satisfy before it runs: alignments, and sizes of buffers where the caller gives them.
+// What a launch by name must satisfy before it runs: alignments, and sizes of buffers where the caller gives them; and the grid that goes
+// with its arguments.
 #pragma once
 #include "abi/kernel_abi.h"
 #include "core/plan.h"
@@ -10,6 +11,9 @@ neso_status verify_checks(const plan_kernel &kernel);
 
 /// A grid that no launch can have, on any device: NESO_KERNEL_GRID.
 neso_status check_grid(const char *name, const uint32_t grid[3]);
+
+/// By the kernel's rule. NESO_KERNEL_GRID where it has none, or where the rule gives no grid.
+neso_status grid_of(const plan_kernel &kernel, const neso_arg *args, uint32_t out[3]);
 
 /// NESO_KERNEL_ALIGNMENT.
 neso_status check_alignment(const plan_kernel &kernel, const neso_arg *args);

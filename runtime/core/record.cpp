@@ -23,7 +23,9 @@ neso_status walker::run_steps() {
     queue_->stop->ended.store(0);
   }
   if (options_->check_nan) NESO_TRY(nans_.begin_run());
-  if (!graphs_.enabled() || graphs_.off() || program_->late_memory || program_->extern_count || watched() || options_->time_steps)
+  // What the caller records gets the steps themselves.
+  if (!graphs_.enabled() || graphs_.off() || program_->late_memory || program_->extern_count || watched() || options_->time_steps ||
+      (queue_->table->recorded && queue_->table->recorded(queue_)))
     return walk(0);
   if (binding_->moved) last_graph_ = nullptr;
   if (!last_graph_) {

@@ -116,6 +116,8 @@ struct neso_device_vtable {
   neso_status (*synchronize)(neso_rt::queue *);
   /// Later work goes to the caller's `stream` (null: the queue's own), after what was given before.
   neso_status (*set_stream)(neso_rt::queue *, void *stream);
+  /// Whether the caller records that stream, into a graph of its own; null: nobody can.
+  bool (*recorded)(const neso_rt::queue *);
   void (*get_stats)(const neso_rt::queue *, neso_context_stats *, neso_device_stats *);
 
   // memory.cpp. The default allocator of a context (neso_context_options.allocate, release); `self` is the queue.

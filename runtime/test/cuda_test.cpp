@@ -1,5 +1,6 @@
 // Runs on a GPU, against the fake driver: where memory lies, what is called in steady state, graphs, errors, several
 // devices, threads. Expected values are worked out by hand.
+#include <dlfcn.h>
 #include <pthread.h>
 
 #include "test/fake_cuda.h"
@@ -563,6 +564,46 @@ TEST_F(Cuda, StreamsMarksAndTheCallersAllocator) {
     EXPECT_EQ(fake_cuda::calls("cuStreamWaitEvent"), 2);
   }
   EXPECT_EQ(taken, 0u);
+}
+
+TEST_F(Cuda, CallersRecordRunsIntoGraphsOfTheirOwn) {
+  Gpu m(addThenDouble(1, {"sm_90"}));
+  ASSERT_EQ(m.status, NESO_OK) << neso_error_text();
+  void *driver = dlopen(kFake, RTLD_NOW);
+  ASSERT_NE(driver, nullptr);
+  const auto call = [&](const char *name, auto... args) { return reinterpret_cast<int (*)(decltype(args)...)>(dlsym(driver, name))(args...); };
+  void *current = nullptr, *stream = nullptr, *graph = nullptr, *ready = nullptr;
+  ASSERT_EQ(call("cuDevicePrimaryCtxRetain", &current, 0), 0);
+  ASSERT_EQ(call("cuCtxPushCurrent_v2", current), 0);
+  ASSERT_EQ(call("cuStreamCreate", &stream, 1u), 0);
+  {
+    DeviceTensor x(m.context, {3}, {1, 2, 3}), y(m.context, {3}, {0, 0, 0});
+    // The same sizes and addresses so often that the runtime has a graph of its own.
+    for (int i = 0; i < 3; ++i) ASSERT_EQ(neso_run(m.context, &x.t, 1, &y.t, 1), NESO_OK) << neso_error_text();
+    EXPECT_EQ(y.values(3), (std::vector<float>{4, 6, 8}));
+    ASSERT_EQ(call("cuStreamBeginCapture_v2", stream, 0), 0);
+    ASSERT_EQ(neso_context_set_stream(m.context, stream), NESO_OK) << neso_error_text();
+    const int64_t launched = statsOf(m.context).graph_launches;
+    ASSERT_EQ(neso_run_async(m.context, &x.t, 1, &y.t, 1), NESO_OK) << neso_error_text();
+    EXPECT_EQ(statsOf(m.context).graph_launches, launched);
+    ASSERT_EQ(neso_context_set_stream(m.context, nullptr), NESO_OK) << neso_error_text();
+    ASSERT_EQ(call("cuStreamEndCapture", stream, &graph), 0);
+    ASSERT_EQ(call("cuGraphInstantiateWithFlags", &ready, graph, 0ull), 0);
+    fake_cuda::host<float>(x.t.data)[1] = 10;
+    EXPECT_EQ(y.values(3), (std::vector<float>{4, 6, 8}));
+    ASSERT_EQ(call("cuGraphLaunch", ready, stream), 0);
+    EXPECT_EQ(y.values(3), (std::vector<float>{4, 22, 8}));
+    // Outside of a recording streams wait for each other again.
+    fake_cuda::clearCalls();
+    ASSERT_EQ(neso_context_set_stream(m.context, stream), NESO_OK) << neso_error_text();
+    ASSERT_EQ(neso_run(m.context, &x.t, 1, &y.t, 1), NESO_OK) << neso_error_text();
+    ASSERT_EQ(neso_context_set_stream(m.context, nullptr), NESO_OK) << neso_error_text();
+    EXPECT_EQ(fake_cuda::calls("cuStreamWaitEvent"), 2);
+  }
+  EXPECT_EQ(fake_cuda::unjoined(), 0);
+  call("cuGraphExecDestroy", ready), call("cuGraphDestroy", graph), call("cuStreamDestroy_v2", stream);
+  call("cuCtxPopCurrent_v2", &current), call("cuDevicePrimaryCtxRelease_v2", 0);
+  dlclose(driver);
 }
 
 namespace {

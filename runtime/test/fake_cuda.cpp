@@ -622,7 +622,8 @@ int cuStreamSynchronize(CUstream_st *) {
 int cuStreamWaitEvent(CUstream_st *s, CUevent_st *e, unsigned) {
   ENTER(cuStreamWaitEvent);
   Lock lock(state().lock);
-  if (!e->recording) return 0;
+  // What is recorded cannot wait for work outside.
+  if (!e->recording) return state().streams.count(s) && s->recording ? 905 : 0;
   // The stream joins the recording that the event belongs to; one recording cannot wait for another.
   if (s->recording && s->recording != e->recording) return 907;
   if (!s->recording) e->recording->joined.push_back(s);
@@ -640,7 +641,8 @@ int cuStreamBeginCapture_v2(CUstream_st *s, int) {
 }
 int cuStreamIsCapturing(CUstream_st *s, int *status) {
   ENTER(cuStreamIsCapturing);
-  *status = s->recording ? kCuCapturing : 0;
+  Lock lock(state().lock);
+  *status = state().streams.count(s) && s->recording ? kCuCapturing : 0;
   return 0;
 }
 int cuStreamEndCapture(CUstream_st *s, CUgraph_st **out) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -154,15 +155,28 @@ public:
     }
     return rows.empty() ? 0 : fb.CreateVector(rows);
   }
-  int32_t kernel(const std::string &symbol, int args, int64_t scratch = 0, bool serial = false) {
+  /// The grid of the next kernel, over its arguments.
+  struct Grid {
+    std::vector<int64_t> constants;
+    int32_t slots = 0;
+    std::vector<fbs::SizeInst> program;
+    int32_t axes[3] = {};
+  };
+  std::optional<Grid> grid;
+  /// name: for launches; empty: the symbol.
+  int32_t kernel(const std::string &symbol, int args, int64_t scratch = 0, bool serial = false, const std::string &name = "") {
     std::vector<flatbuffers::Offset<flatbuffers::String>> symbols;
     for (size_t t = 0; t < (targets.empty() ? 1 : targets.size()); ++t) symbols.push_back(fb.CreateString(symbol));
     auto places = argPlaces.empty() ? 0 : fb.CreateVectorOfStructs(argPlaces);
     auto boxes = formRows(symbol, false), resident = formRows(symbol, true);
     forms.clear();
-    kernels.push_back(fbs::CreateKernel(fb, fb.CreateString(symbol), fb.CreateVector(symbols), args, scratch,
+    auto rule = grid ? fbs::CreateGridRule(fb, fb.CreateVector(grid->constants), grid->slots, fb.CreateVectorOfStructs(grid->program), grid->axes[0],
+                                           grid->axes[1], grid->axes[2])
+                     : 0;
+    grid.reset();
+    kernels.push_back(fbs::CreateKernel(fb, fb.CreateString(name.empty() ? symbol : name), fb.CreateVector(symbols), args, scratch,
                                         sharedBytes, targets.empty() ? 0 : threads, cluster, serial, 0, 0, 0, 0, places,
-                                        boxes, resident));
+                                        boxes, resident, rule));
     return int32_t(kernels.size() - 1);
   }
   /// Code for GPUs in place of the CPU's; before the first kernel. "sm_90": something that looks like a cubin,

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
+#include <string>
 #include <thread>
 
 #include "test/harness.h"
@@ -576,4 +578,140 @@ TEST(Run, KernelsOfAPackageAreLaunchedByName) {
                 "has 3 arguments, 2 were given");
   std::vector<neso_tensor> out;
   EXPECT_STATUS(m.run({}, out), NESO_INVALID_ARGUMENT, "kernels only");
+}
+
+// One row of `programs` elements a program: grid (n // size, 1, 1), where n is argument 2 and the size a constant of the config.
+static B::Grid dividedBy(int64_t size) {
+  return {{size, 1}, 6, {{fbs::SizeOp::FloorDiv, 5, 4, 0, 0}}, {5, 1, 1}};
+}
+
+TEST(Run, KernelsHaveConfigsAndGrids) {
+  B b;
+  b.kernelsOnly = true;
+  b.grid = dividedBy(2), b.kernel("test_add_scalar", 3, 64);
+  b.grid = dividedBy(4), b.kernel("test_add_scalar", 3, 64, false, "test_add_scalar#1");
+  b.kernel("test_add_scalar", 3, 64, false, "test_add_scalar2");
+  Loaded m(b.package(), 1);
+  ASSERT_EQ(m.status, NESO_OK) << neso_error_text();
+  EXPECT_EQ(neso_kernel_configs(m.model, "test_add_scalar"), 2);
+  EXPECT_STREQ(neso_kernel_config(m.model, "test_add_scalar", 0), "test_add_scalar");
+  EXPECT_STREQ(neso_kernel_config(m.model, "test_add_scalar", 1), "test_add_scalar#1");
+  EXPECT_EQ(neso_kernel_config(m.model, "test_add_scalar", 2), nullptr);
+  EXPECT_EQ(neso_kernel_config(m.model, "test_add_scalar", -1), nullptr);
+  EXPECT_EQ(neso_kernel_configs(m.model, "test_add_scalar#1"), 1);
+  EXPECT_EQ(neso_kernel_configs(m.model, "test_add_scalar2"), 1);
+  EXPECT_EQ(neso_kernel_configs(m.model, "other"), 0);
+  EXPECT_EQ(neso_kernel_configs(m.model, nullptr), 0);
+  std::vector<float> x(100, 1), y(100);
+  union neso_arg args[3];
+  args[0].ptr = x.data(), args[1].ptr = y.data(), args[2].i64 = 41;
+  uint32_t grid[3];
+  ASSERT_EQ(neso_kernel_grid(m.model, "test_add_scalar", args, 3, grid), NESO_OK) << neso_error_text();
+  EXPECT_EQ(grid[0], 20u), EXPECT_EQ(grid[1], 1u), EXPECT_EQ(grid[2], 1u);
+  ASSERT_EQ(neso_kernel_grid(m.model, "test_add_scalar#1", args, 3, grid), NESO_OK) << neso_error_text();
+  EXPECT_EQ(grid[0], 10u);
+  // The first ten programs write their elements.
+  ASSERT_EQ(neso_kernel_launch(m.context, "test_add_scalar#1", nullptr, args, 3), NESO_OK) << neso_error_text();
+  for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i], i < 10 ? 42.0f : 0.0f) << i;
+  EXPECT_STATUS(neso_kernel_grid(m.model, "test_add_scalar2", args, 3, grid), NESO_KERNEL_GRID, "has no grid of kernel 'test_add_scalar2'");
+  EXPECT_STATUS(neso_kernel_launch(m.context, "test_add_scalar2", nullptr, args, 3), NESO_KERNEL_GRID, "compile it with --grid");
+  EXPECT_STATUS(neso_kernel_grid(m.model, "other", args, 3, grid), NESO_NO_SUCH_NAME, "no kernel 'other'");
+  EXPECT_STATUS(neso_kernel_grid(m.model, "test_add_scalar", args, 2, grid), NESO_KERNEL_ARGUMENTS, "has 3 arguments, 2 were given");
+  args[2].i64 = -1;
+  EXPECT_STATUS(neso_kernel_grid(m.model, "test_add_scalar", args, 3, grid), NESO_KERNEL_GRID, "has -1 programs along axis 0");
+}
+
+TEST(Run, GridsThatContradictThemselvesAreRefused) {
+  const auto load = [](B::Grid grid) {
+    B b;
+    b.kernelsOnly = true;
+    b.grid = std::move(grid), b.kernel("test_add_scalar", 3, 64);
+    return Loaded(b.package(), 1).status;
+  };
+  EXPECT_EQ(load(dividedBy(2)), NESO_OK);
+  B::Grid axis = dividedBy(2), few = dividedBy(2), far = dividedBy(2), writes = dividedBy(2), many = dividedBy(2), zero = dividedBy(0);
+  axis.axes[2] = 6, few.slots = 4, many.slots = 1 << 20;
+  far.program = {{fbs::SizeOp::Add, 5, 6, 0, 0}}, writes.program = {{fbs::SizeOp::Add, 0, 4, 4, 0}};
+  for (const B::Grid &wrong : {axis, few, far, writes, many}) EXPECT_EQ(load(wrong), NESO_PACKAGE_MALFORMED);
+  B b;
+  b.kernelsOnly = true;
+  b.grid = zero, b.kernel("test_add_scalar", 3, 64);
+  Loaded m(b.package(), 1);
+  union neso_arg args[3] = {};
+  uint32_t grid[3];
+  EXPECT_STATUS(neso_kernel_grid(m.model, "test_add_scalar", args, 3, grid), NESO_KERNEL_GRID, "divides by zero");
+}
+
+static std::string contentsOf(const std::string &path) {
+  std::string out;
+  if (FILE *f = fopen(path.c_str(), "r")) {
+    for (int c; (c = fgetc(f)) != EOF;) out += char(c);
+    fclose(f);
+  }
+  return out;
+}
+static size_t countIn(const std::string &text, const std::string &what) {
+  size_t count = 0;
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++count;
+  return count;
+}
+
+TEST(Run, TracesAreFilesForPerfetto) {
+  const std::string path = testing::TempDir() + "neso_trace.json";
+  neso_trace *trace = nullptr;
+  ASSERT_EQ(neso_trace_create(0, &trace), NESO_OK);
+  {
+    Loaded m(addThenDouble().package()), other(addThenDouble().package());
+    Tensor x({3}, {1, 2, 3});
+    std::vector<neso_tensor> out(1);
+    ASSERT_EQ(neso_context_trace(m.context, trace), NESO_OK);
+    ASSERT_EQ(neso_context_trace(other.context, trace), NESO_OK);
+    for (int i = 0; i < 3; ++i) out = std::vector<neso_tensor>(1), ASSERT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
+    out = std::vector<neso_tensor>(1);
+    ASSERT_EQ(other.run({x.t}, out), NESO_OK) << neso_error_text();
+    ASSERT_EQ(neso_context_trace(m.context, nullptr), NESO_OK);
+    out = std::vector<neso_tensor>(1);
+    ASSERT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
+    ASSERT_EQ(neso_trace_write(trace, path.c_str()), NESO_OK) << neso_error_text();
+    const std::string text = contentsOf(path);
+    EXPECT_EQ(countIn(text, "\"cat\": \"run\""), 4u) << text;
+    EXPECT_EQ(countIn(text, "{\"name\": \"test_add\", \"cat\": \"step\", \"ph\": \"X\", \"ts\": "), 4u) << text;
+    EXPECT_EQ(countIn(text, "\"tid\": 2, \"args\": {\"grid\": ["), 2u) << text;
+    EXPECT_EQ(countIn(text, "thread_name"), 2u) << text;
+    EXPECT_EQ(countIn(text, "{"), countIn(text, "}")) << text;
+    EXPECT_EQ(text.substr(text.size() - 5), "}\n]}\n");
+    // A few alone are the last ones.
+    neso_trace *few = nullptr;
+    ASSERT_EQ(neso_trace_create(2, &few), NESO_OK);
+    ASSERT_EQ(neso_context_trace(m.context, few), NESO_OK);
+    out = std::vector<neso_tensor>(1);
+    ASSERT_EQ(m.run({x.t}, out), NESO_OK);
+    ASSERT_EQ(neso_context_trace(m.context, nullptr), NESO_OK);
+    ASSERT_EQ(neso_trace_write(few, path.c_str()), NESO_OK);
+    EXPECT_EQ(countIn(contentsOf(path), "test_add"), 0u);
+    EXPECT_EQ(countIn(contentsOf(path), "test_double"), 1u);
+    neso_trace_free(few);
+    EXPECT_STATUS(neso_trace_write(trace, "/nonexistent/trace.json"), NESO_FILE_UNWRITABLE, "cannot write '/nonexistent/trace.json': No such file");
+    EXPECT_STATUS(neso_trace_write(trace, "/dev/full"), NESO_FILE_UNWRITABLE, "No space left");
+  }
+  std::remove(path.c_str());
+  neso_trace_free(trace);
+  neso_trace_free(nullptr);
+}
+
+TEST(Run, TracesOfRunsThatFailGoOn) {
+  neso_trace *trace = nullptr;
+  ASSERT_EQ(neso_trace_create(100, &trace), NESO_OK);
+  Loaded m(addThenDouble().package());
+  ASSERT_EQ(neso_context_trace(m.context, trace), NESO_OK);
+  Tensor bad({3, 1}, {1, 2, 3}), x({3}, {1, 2, 3});
+  std::vector<neso_tensor> out(1);
+  EXPECT_EQ(m.run({bad.t}, out), NESO_INPUT_RANK);
+  ASSERT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
+  const std::string path = testing::TempDir() + "neso_trace_failed.json";
+  ASSERT_EQ(neso_trace_write(trace, path.c_str()), NESO_OK) << neso_error_text();
+  EXPECT_EQ(countIn(contentsOf(path), "test_add"), 1u);
+  EXPECT_EQ(countIn(contentsOf(path), "\"cat\": \"run\""), 2u);
+  std::remove(path.c_str());
+  neso_trace_free(trace);
 }

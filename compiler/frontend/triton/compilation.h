@@ -94,6 +94,8 @@ private:
   std::vector<std::pair<std::string, Value>> constexprs_;
   std::vector<Value> configs_; // of info_, as values
   Value prune_;                // prune_configs_by, if it is a dict
+  size_t config_ = 0;          // of configs_
+  std::vector<size_t> configsLeft_;
   int numWarps_ = 4, numStages_ = 3;
   std::vector<std::shared_ptr<SyntaxTree>> trees_; // of literals: functions in them live as long as the compilation
 };

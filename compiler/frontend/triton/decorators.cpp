@@ -156,6 +156,7 @@ Value Compilation::callFunction(const Value &function, CallArgs args) {
 /// are not known at compile time, they say nothing, and the configs stay as they are: pruning saves time of tuning, it
 /// changes no result.
 Result<size_t> Compilation::firstSurvivor() {
+  for (size_t i = 0; i < configs_.size(); ++i) configsLeft_.push_back(i);
   if (prune_.kind != Kind::Dict) return size_t{0};
   Value early, model;
   for (size_t i = 0; i + 1 < prune_.items().size(); i += 2) {
@@ -180,6 +181,8 @@ Result<size_t> Compilation::firstSurvivor() {
       if (config.kind == Kind::Tuple && config.o == configs_[i].o) return i;
     return size_t{0};
   };
+  configsLeft_.clear();
+  for (const Value &config : left) configsLeft_.push_back(indexOf(config));
   size_t best = indexOf(left.front());
   if (model.kind != Kind::Function) return best;
   // A model may take buffers that it does not look at.
@@ -211,12 +214,13 @@ Result<size_t> Compilation::firstSurvivor() {
 
 Status Compilation::applyConfig() {
   if (info_.configs.empty()) return Status::ok();
-  if (request_.config >= info_.configs.size())
+  if (request_.config && *request_.config >= info_.configs.size())
     return fail(
         diag::TrBadDecorator, {request_.path, info_.line, 0, {}}, "autotune", info_.name,
-        fmt::format("there are {} configs, and number {} was asked for", info_.configs.size(), request_.config));
-  Result<size_t> chosen = request_.config == 0 ? firstSurvivor() : Result<size_t>(request_.config);
+        fmt::format("there are {} configs, counted from 0, and number {} was asked for", info_.configs.size(), *request_.config));
+  Result<size_t> chosen = request_.config ? Result<size_t>(*request_.config) : firstSurvivor();
   if (!chosen) return chosen.takeError();
+  config_ = *chosen;
   const ConfigInfo &config = info_.configs[*chosen];
   for (const NamedText &k : config.kwargs) {
     if (given(k.first)) continue;

@@ -392,6 +392,7 @@ Result<CompiledKernel> Compilation::run() {
     if (mlir::failed(pm.run(*out.module))) return capture.take(diag::TrBadIR, "canonicalisation failed");
   }
   out.info = std::move(info_);
+  out.config = config_, out.configsLeft = std::move(configsLeft_);
   return out;
 }
 
@@ -414,37 +415,6 @@ Result<std::vector<KernelInfo>> listKernels(const std::string &path, const std::
   request.searchPaths = searchPaths;
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   return Compilation(request, context, {}).list();
-}
-
-Result<std::vector<int64_t>> evaluateGrid(const std::string &text, const std::vector<NamedText> &values) {
-  std::string program = "import triton\nimport triton.language as tl\nimport math\n";
-  std::string dict;
-  for (const NamedText &v : values) {
-    program += v.first + " = " + v.second + "\n";
-    dict += "'" + v.first + "': " + v.second + ", ";
-  }
-  program += "__meta = {" + dict + "}\n__grid = " + text + "\n";
-  Result<std::shared_ptr<SyntaxTree>> tree = parse(std::make_shared<Source>("<grid>", program));
-  if (!tree) return tree.takeError();
-  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
-  Loader loader({});
-  Context c(&context);
-  Evaluator e(c, loader, {});
-  Module m;
-  m.path = "<grid>";
-  m.tree = *tree;
-  Value grid = e.runModule(m, "__grid");
-  if (grid.kind == Kind::Function) grid = e.callIn(m, grid, {e.global(&m, "__meta")});
-  if (grid.isIntLike()) grid = c.tuple({grid});
-  if (c.error) return Error(*c.error);
-  if (!grid.isSequence() || grid.items().empty() || grid.items().size() > 3)
-    return fail(diag::TrConstexprValue, {}, text, "grid");
-  std::vector<int64_t> out(3, 1);
-  for (size_t i = 0; i < grid.items().size(); ++i) {
-    if (!grid.items()[i].isIntLike()) return fail(diag::TrConstexprValue, {}, text, "grid");
-    out[i] = static_cast<int64_t>(grid.items()[i].i);
-  }
-  return out;
 }
 
 } // namespace neso::triton

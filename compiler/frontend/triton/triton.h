@@ -10,6 +10,7 @@
 // (CompiledKernel::params says which). Every op knows its file, line and column. Errors: E05xx, E10xx, with the place in the source.
 // Each call is independent; a context may serve one call at a time.
 #pragma once
+#include "ir/shape/expr.h"
 #include "ir/tile/tile.h"
 
 #include <optional>
@@ -39,9 +40,9 @@ struct KernelRequest {
   std::vector<NamedText> values;
   /// parameter -> "divisible_by_16", "equal_to_1", "none". Without one a pointer counts as 16-byte aligned.
   std::vector<NamedText> hints;
-  /// Which config of an autotuned kernel gives the constexprs that are not given here; 0: the best that
+  /// Which config of an autotuned kernel gives the constexprs that are not given here; without: the best that
   /// prune_configs_by leaves, as far as it can be told from `constexprs` and `values`.
-  size_t config = 0;
+  std::optional<size_t> config;
   std::optional<int> numWarps, numStages;
   /// Files and folders where imports are looked up, after the kernel's own.
   std::vector<std::string> searchPaths;
@@ -94,6 +95,8 @@ struct CompiledKernel {
   std::vector<KernelParam> params; // all parameters, in order
   int numWarps = 4, numStages = 3;
   KernelInfo info;
+  size_t config = 0;                // of info.configs, where there are some
+  std::vector<size_t> configsLeft;  // those that prune_configs_by leaves, in its order; filled where the request names none
 };
 
 Result<CompiledKernel> compileKernel(const KernelRequest &request, mlir::MLIRContext &context);
@@ -112,5 +115,9 @@ Result<std::vector<KernelInfo>> listKernels(const std::string &path, const std::
 /// A launch grid: a Python expression or lambda of `meta` over the given names, e.g. "lambda meta: (triton.cdiv(n,
 /// meta['BLOCK']),)" with n and BLOCK given. Up to three values, the rest 1.
 Result<std::vector<int64_t>> evaluateGrid(const std::string &text, const std::vector<NamedText> &values);
+
+/// The same text as three expressions of values that a launch brings: sizes, arithmetic in Python's sense, comparisons, conditions, cdiv,
+/// min and max. TrGridRule for anything else.
+Result<std::vector<neso::Expr>> gridExpressions(const std::string &text, const std::vector<std::pair<std::string, neso::Expr>> &names);
 
 } // namespace neso::triton

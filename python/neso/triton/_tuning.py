@@ -6,7 +6,7 @@ import os
 import weakref
 
 from .. import _program, cache
-from .._compile import _write
+from .._files import write as _write
 from .._errors import InputError
 from . import _interpret
 from ._launch import JITFunction, KernelInterface
@@ -68,9 +68,12 @@ class Autotuner(KernelInterface):
         else:
             given = {**named, **kwargs}
             key = tuple([given[k] for k in self.keys if k in given] + [str(given[n].dtype) for n in self.arg_names if hasattr(given.get(n), "dtype")])
-            config = self.cache.get(key)
+            # What is fast on one GPU need not be on another of the machine.
+            gpu = next((v.device for v in given.values() if getattr(getattr(v, "device", None), "type", "cpu") == "cuda"), None)
+            at = key if gpu is None else (key, gpu)
+            config = self.cache.get(at)
             if config is None:
-                config = self.cache[key] = self._choose(key, named, args, kwargs)
+                config = self.cache[at] = self._choose(key, named, args, kwargs)
         self.best_config = config
         if config.pre_hook is not None:
             config.pre_hook({**named, **kwargs, **config.all_kwargs()})
@@ -99,18 +102,18 @@ class Autotuner(KernelInterface):
         shipped = _shipped.get(self.row_key(device, key)) if _shipped else None
         config = next((c for c in self.configs if str(c) == shipped), None)
         if config is None:
-            config, timings = self._measure(key, named, args, kwargs)
+            config, timings = self._measure(device, key, named, args, kwargs)
         else:
             timings = {}
         self.found[device, key] = str(config), timings
         return config
 
-    def _measure(self, key, named, args, kwargs):
+    def _measure(self, device, key, named, args, kwargs):
         """(the fastest config, {config's text: milliseconds})."""
         configs = self.prune_configs(named, kwargs)
         kept = None
         if self.cache_results:
-            kept = cache.key("tuning", self.base_fn.source()[0], [str(c) for c in configs], key, _program.identity(), cache.machine())
+            kept = cache.key("tuning", device, self.base_fn.source()[0], [str(c) for c in configs], key, _program.identity(), cache.machine())
             found = cache.get(kept)
             if found is not None:
                 found = json.loads(found)

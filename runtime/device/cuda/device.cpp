@@ -136,6 +136,7 @@ neso_status start(device *on, const neso_context_options &options, queue **out) 
 neso_status alive(const queue *q) { return static_cast<const cuda_queue *>(q)->alive(); }
 neso_status synchronize(queue *q) { return of(q)->synchronize(); }
 neso_status set_stream(queue *q, void *stream) { return of(q)->set_stream(stream); }
+bool recorded(const queue *q) { return static_cast<const cuda_queue *>(q)->recorded(); }
 void *stream(const queue *q) { return static_cast<const cuda_queue *>(q)->stream(); }
 void get_stats(const queue *q, neso_context_stats *, neso_device_stats *out) {
   if (out) static_cast<const cuda_queue *>(q)->get_stats(out);
@@ -206,6 +207,7 @@ const neso_device_vtable neso_device_cuda = {
     .alive = alive,
     .synchronize = synchronize,
     .set_stream = set_stream,
+    .recorded = recorded,
     .get_stats = get_stats,
     .allocate = allocate,
     .release = release,

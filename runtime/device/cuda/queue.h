@@ -40,6 +40,7 @@ public:
   // stream.cpp
   neso_status synchronize();
   neso_status set_stream(void *stream);
+  bool recorded() const { return is_capturing(stream_); }
   void *stream() const { return stream_; }
   neso_status mark(event **at, bool timed);
   neso_status elapsed(event *begin, event *end, double *out_ms);
@@ -75,6 +76,7 @@ private:
   neso_status launch_own(int which, void *params, uint64_t threads);
   int64_t products_taken() const;
   /// stream_, for work that is no launch of the plan's kernels: the launch after it waits for it.
+  bool is_capturing(cu_stream s) const;
   cu_stream stream_for_other() { return behind_launch_ = false, stream_; }
 
   cuda_device &gpu_;

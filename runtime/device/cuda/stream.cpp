@@ -68,12 +68,20 @@ neso_status cuda_queue::alive() const {
 
 neso_status cuda_queue::synchronize() { return check(driver_.cuStreamSynchronize(stream_), "running on the GPU"); }
 
+bool cuda_queue::is_capturing(cu_stream s) const {
+  int state = 0;
+  return s != own_ && driver_.cuStreamIsCapturing(s, &state) == 0 && state == kCuCapturing;
+}
+
 neso_status cuda_queue::set_stream(void *stream) {
   if (!stream && !own_) NESO_TRY(check(driver_.cuStreamCreate(&own_, kCuStreamNonBlocking), "making a stream"));
   cu_stream to = stream ? static_cast<cu_stream>(stream) : own_;
   if (to == stream_) return NESO_OK;
-  NESO_TRY(mark(&order_, false));
-  NESO_TRY(check(driver_.cuStreamWaitEvent(to, handle(order_), 0), "ordering two streams"));
+  // A stream that the caller records cannot wait for work outside of the recording, nor may work outside wait for what is only recorded.
+  if (is_capturing(stream_) == is_capturing(to)) {
+    NESO_TRY(mark(&order_, false));
+    NESO_TRY(check(driver_.cuStreamWaitEvent(to, handle(order_), 0), "ordering two streams"));
+  }
   stream_ = to;
   behind_launch_ = false;
   return NESO_OK;

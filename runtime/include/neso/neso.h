@@ -419,7 +419,10 @@ NESO_API neso_status neso_run_async(neso_context *context, const neso_tensor *in
 /* Waits for all that the context has queued. NESO_DEVICE_LOST when a kernel trapped: the driver
  * lets the process use that GPU no more; everything else goes on. */
 NESO_API neso_status neso_context_synchronize(neso_context *context);
-/* Later work goes to this stream (meaning of `stream` as in the options), after what the context has queued so far. */
+/* Later work goes to this stream (meaning of `stream` as in the options), after what the context has queued so far.
+ * The caller may be recording the stream into a CUDA graph of its own: neso_run_async and neso_kernel_launch then put their steps into it. For that,
+ * run once before with the same sizes and wait for it, so that memory and code are there; give inputs and outputs on the device; models that
+ * read sizes from the device cannot be recorded. Such a graph uses the context's memory: keep the context, unused by other runs, as long as it. */
 NESO_API neso_status neso_context_set_stream(neso_context *context, void *stream);
 
 /* Runs that begin from now on call on_step as in the options, also where those named none; NULL: nobody is called. */
@@ -509,7 +512,8 @@ NESO_API neso_status neso_device_get_info(neso_device_kind device, int32_t index
 
 /* Launches one kernel of the package by name over a grid of programs, on the context's threads. Arguments in the order
  * of the kernel's parameters, without the constexpr ones; pointers as the caller's memory. On a GPU pointers are of its
- * memory, and the launch is queued on the context's stream. A grid of no programs does nothing. Refused before anything
+ * memory, and the launch is queued on the context's stream. A grid of no programs does nothing; NULL stands for that of
+ * neso_kernel_grid. Refused before anything
  * runs: NESO_KERNEL_GRID for a grid larger than a launch can have; NESO_KERNEL_ALIGNMENT for an address or a number
  * that is not the multiple that the kernel was compiled for (16 for pointers, unless compiled with the hint "none");
  * NESO_KERNEL_BUFFER_SIZE as for neso_kernel_launch_checked, for memory of neso_context_allocate. */
@@ -522,6 +526,43 @@ NESO_API neso_status neso_kernel_launch(neso_context *context, const char *name,
 NESO_API neso_status neso_kernel_launch_checked(neso_context *context, const char *name, const uint32_t grid[3],
                                                 const union neso_arg *args, const int64_t *buffer_bytes,
                                                 size_t arg_count);
+
+/* A kernel that triton.autotune surrounds may be in the package once for each config (`neso kernel compile --configs all`): the name under
+ * which config `index` is launched. 0: `name` itself, the config that was chosen when the package was made; then "name#1" and so on, in the
+ * source's order without the chosen one. All take the same arguments. What a config gives to a constexpr BLOCK is
+ * neso_model_metadata(model, "kernel.NAME.constant.BLOCK"), with that name for NAME; num_warps stands there, too. NULL: past the last, or no
+ * such kernel. The model's own string. */
+NESO_API const char *neso_kernel_config(const neso_model *model, const char *name, int32_t index);
+/* How many configs: 1 for a kernel without, 0: no such kernel. */
+NESO_API int32_t neso_kernel_configs(const neso_model *model, const char *name);
+/* The programs along x, y and z that go with these arguments, by the rule that the package has of the kernel or config (`neso kernel compile
+ * --grid`). Arguments as for neso_kernel_launch, of which integers are read and no memory is. NESO_NO_SUCH_NAME, NESO_KERNEL_ARGUMENTS;
+ * NESO_KERNEL_GRID where there is no rule, or where it gives no grid for these arguments: out_grid is then not to be read. */
+NESO_API neso_status neso_kernel_grid(const neso_model *model, const char *name, const union neso_arg *args, size_t arg_count,
+                                      uint32_t out_grid[3]);
+
+/* ---- Traces
+ * ---------------------------------------------------------------------------------------------------------------- */
+
+/* Notes the runs of contexts and writes them as JSON that Perfetto and Chrome open: a row for each context, in which each step has its kernel,
+ * grid and lines of the model. Contexts may run at once on any threads.
+ *
+ *     neso_trace *trace;
+ *     neso_trace_create(0, &trace);
+ *     neso_context_trace(context, trace);
+ *     neso_run(context, …);
+ *     neso_trace_write(trace, "trace.json");
+ */
+typedef struct neso_trace neso_trace;
+/* steps: how many are kept, the last ones, of about 64 bytes each; 0: 65536. */
+NESO_API neso_status neso_trace_create(size_t steps, neso_trace **out_trace);
+/* Runs that begin from now on are noted; NULL: they are not. In place of neso_context_watch and on_step: on a GPU each step is waited for, so
+ * that its time is its own, and runs are no CUDA graphs. The trace must live as long as runs are noted. */
+NESO_API neso_status neso_context_trace(neso_context *context, neso_trace *trace);
+/* While no run is noted, and while the models of its contexts live. NESO_FILE_UNWRITABLE. */
+NESO_API neso_status neso_trace_write(const neso_trace *trace, const char *path);
+/* NULL is allowed. */
+NESO_API void neso_trace_free(neso_trace *trace);
 
 /* ---- Weights
  * ---------------------------------------------------------------------------------------------------------------- */

@@ -103,6 +103,8 @@ public:
   neso_status launch(const char *kernel, const uint32_t (&grid)[3], const neso_arg *args, size_t count) {
     return neso_kernel_launch(context_, kernel, grid, args, count);
   }
+  /// Over the grid that the package has of the kernel.
+  neso_status launch(const char *kernel, const neso_arg *args, size_t count) { return neso_kernel_launch(context_, kernel, nullptr, args, count); }
   neso_context *get() const { return context_; }
   explicit operator bool() const { return context_ != nullptr; }
 

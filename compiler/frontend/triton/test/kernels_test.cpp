@@ -1,6 +1,7 @@
 // Claim: kernels compiled from source compute, in the tile interpreter, what Triton's own interpreter computes. The
 // cases and their expected buffers are made by tools/make_kernel_goldens.py. Tolerances are relative to max(1,
 // |expected|) and stand in each case.
+#include "base/diagnostics/triton.h"
 #include "frontend/triton/triton.h"
 #include "corpus_arguments.h"
 
@@ -794,6 +795,36 @@ TEST(Kernels, GridsAreEvaluated) {
   EXPECT_EQ(*g, (std::vector<int64_t>{5, 1, 38}));
   for (const char *wrong : {"int('0x1f')", "int('010', 0)", "int('0b-1', 2)", "int('99999999999999999999')", "int('1', 1)", "int('')"})
     EXPECT_FALSE(bool(evaluateGrid(std::string("(") + wrong + ",)", {}))) << wrong;
+}
+
+TEST(Kernels, GridsBecomeExpressions) {
+  const Symbol n = Symbol::of(Symbol::Kind::Argument, 0), m = Symbol::of(Symbol::Kind::Argument, 1);
+  const std::vector<std::pair<std::string, neso::Expr>> names = {{"n", neso::Expr(n)}, {"m", neso::Expr(m)}, {"B", 32}, {"FLAG", 1}};
+  for (const char *text :
+       {"n", "7", "n, m", "(n, m, 2)", "[n]", "lambda meta: (triton.cdiv(n, meta['B']), m)", "lambda meta: triton.cdiv(n, meta['B']) * cdiv(m, 16)",
+        "(n + B - 1) // B, -(-n // B)", "n % 7, n << 2, n >> 1", "min(n, m, 5), max(n, m)", "n if n > m else m", "(n > 3) + (n < m) * 2, 0 < n <= m != 9",
+        "n and m, n or m, not n", "tl.cdiv(n, B) if FLAG else n // B", "int(n ** 2), 2 ** 5"}) {
+    Result<std::vector<neso::Expr>> grid = gridExpressions(text, names);
+    ASSERT_TRUE(bool(grid)) << text << grid.error().str();
+    ASSERT_EQ(grid->size(), 3u);
+    for (auto [a, b] : {std::pair<int64_t, int64_t>{0, 5}, {1, 1}, {33, 9}, {-7, 4}, {4096, 100}}) {
+      const std::string as = std::to_string(a), bs = std::to_string(b);
+      Result<std::vector<int64_t>> python = evaluateGrid(text, {{"n", as}, {"m", bs}, {"B", "32"}, {"FLAG", "True"}, {"cdiv", "triton.cdiv"}});
+      ASSERT_TRUE(bool(python)) << text << python.error().str();
+      for (size_t axis = 0; axis < 3; ++axis)
+        EXPECT_EQ(neso::evaluate((*grid)[axis], SymbolMap<int64_t>{{n, a}, {m, b}}), (*python)[axis]) << text << " of " << a << ", " << b;
+    }
+  }
+  for (auto [text, why] : {std::pair{"n / 2", "operator /"}, {"k", "'k' is no integer"}, {"n // 0", "divides by zero"}, {"n // m if m else 1", "inside of a condition"},
+                           {"f(n)", "of functions it may call"}, {"cdiv(n, 2, 3)", "of functions"}, {"n, m, 1, 1", "one to three"}, {"n < m is 1", "does not compare"},
+                           {"lambda a, b: n", "takes one argument"}, {"lambda meta: other['B']", "is indexed"}, {"1.5", "it may hold"}, {"n << m", "second operand"},
+                           {"2 ** 70", "second operand"}, {"~n", "operator ~"}, {"99999999999", "greater than"}, {"[i for i in (1, 2)]", "it may hold"}}) {
+    Result<std::vector<neso::Expr>> grid = gridExpressions(text, names);
+    ASSERT_FALSE(bool(grid)) << text;
+    EXPECT_TRUE(grid.error().diagnostics()[0].kind == diag::TrGridRule) << text;
+    EXPECT_NE(grid.error().str().find(why), std::string::npos) << text << grid.error().str();
+  }
+  EXPECT_FALSE(bool(gridExpressions("(n,", names)));
 }
 
 } // namespace

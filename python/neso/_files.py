@@ -1,0 +1,24 @@
+"""Files of the user's."""
+
+import os
+import tempfile
+
+
+def write(path, data):
+    """Writes a file; one of that name is replaced in one step."""
+    path = os.fspath(path)
+    with tempfile.NamedTemporaryFile(dir=os.path.dirname(path) or ".", prefix=".neso-", delete=False) as f:
+        try:
+            f.write(data)
+            f.flush()
+            os.chmod(f.name, 0o666 & ~_umask())
+            os.replace(f.name, path)
+        except BaseException:
+            os.unlink(f.name)
+            raise
+
+
+def _umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
