@@ -346,6 +346,27 @@ def parts_of_lists(x):
     return x, first, second.reshape(-1), whole, none
 
 
+SET = "torch's functionalisation knows no other views of what is set, and no parts"
+
+
+def set_to_others(x, y):
+    """What had been seen of the old memory still is."""
+    z, w = x * 1, y * 1
+    head = z[:2]
+    z.set_(w)
+    z.mul_(2)
+    head.add_(1)
+    return z[1:] + 1, w, head
+
+
+def set_to_parts(x, y):
+    z, w, v = x * 1, y * 1, x * 2
+    z.set_(w, 1, (2, 2), (1, 2))
+    z.mul_(3)
+    v.set_(w, 2, (2,))
+    return z, w, v + 1
+
+
 def laid_anew(x, y):
     """What is copied to a tensor lies otherwise than the tensor, of which as_strided and unfold show the memory."""
     z = x * 1
@@ -370,6 +391,7 @@ def truths_added(x, y):
 def written_views():
     """Writes to views that are no more than what lies where."""
     return [
+        c("set_to_others", set_to_others, "f32 3", "f32 6", raw_only=SET), c("set_to_parts", set_to_parts, "f32 3", "f32 6", raw_only=SET),
         c("parts_of_lists", parts_of_lists, "f32 1x3"), c("laid_anew", laid_anew, "f32 3x4", "f32 4x3"),
         c("truths_added", truths_added, torch.tensor([[True, False], [False, True], [True, True]]), torch.tensor([[True, True], [False, False], [False, True]]))
     ]
@@ -508,6 +530,14 @@ def memory_views():
     ]
 
 
+def next_power(n):
+    """The next power of two, as Triton's host function finds it."""
+    n -= 1
+    for k in (1, 2, 4, 8, 16, 32):
+        n |= n >> k
+    return n + 1
+
+
 def sizes_of_a_run():
     """Whole numbers made of sizes by way of floats, and attention whose heads have a size of the run."""
     def attend(q, k, v):
@@ -516,8 +546,14 @@ def sizes_of_a_run():
     def cut(x):
         n = torch.sym_float(x.shape[0]) * 1.5
         return torch.arange(math.trunc(n)) * 2, x * n, x.new_zeros(x.shape[0] * 2)
+    def rounded_up(x, k):
+        n = k.item()
+        torch._check(n >= 0)
+        torch._check(n <= 100)
+        return x.new_zeros(next_power(n)) + 1, k + next_power(x.shape[0]), x * next_power(x.shape[0] * 3 + 1)
     rows, heads = {0: torch.export.Dim("m", min=2, max=64)}, {3: torch.export.Dim("d", min=2, max=64)}
     return [
+        c("next_powers", rounded_up, "f32 6x4", torch.tensor(5), more=[["f32 16x4", torch.tensor(64)], ["f32 17x4", torch.tensor(0)], ["f32 3x4", torch.tensor(1)]], dynamic=(rows, None)),
         c("fractions", cut, "f32 6x4", more=[["f32 9x4"]], dynamic=(rows,)),
         c("heads", attend, "f32 2x3x16x8", "f32 2x3x24x8", "f32 2x3x24x8", more=[["f32 2x3x16x16", "f32 2x3x24x16", "f32 2x3x24x16"], ["f32 2x3x16x3", "f32 2x3x24x3", "f32 2x3x24x3"]], dynamic=(heads, heads, heads)),
         c("many", lambda x: (x.softmax(-1).cumsum(1) * 2).flatten(1, 3).sum(-1), "f32 2x3x4x5x6x7", more=[["f32 3x2x5x4x7x6"]], dynamic=({d: torch.export.Dim.AUTO for d in range(6)},)),
@@ -582,7 +618,21 @@ def repeated():
         x.expand(4, 4).diagonal().mul_(3)
         x.expand(2, 4)[0].unfold(0, 2, 2)[:, 1].add_(5)
         return x
-    return [c("rows", rows, "f32 1x4"), c("columns", columns, "f32 4x1"), c("leading", leading, "f32 4"), c("diagonal", diagonal, "f32 1x4")]
+    # Some of an element's copies are written, when that element's memory is the model's to change.
+    def one_of_two(b):
+        b[1:].mul_(3)
+        twice = b.repeat_interleave(2, 1)
+        twice[:, 1, 1:].copy_(twice[:, 0, :-1])
+        return twice
+    def one_of_some(x):
+        y = x + 1
+        some = y.repeat(1, 3, 1)
+        some[:, 2].mul_(2)
+        some[0, :, 1:].add_(some[1, :, :-1])
+        seen = y[:, None].expand(2, 2, 1, 3).clone()
+        seen[:, 0, 0, 1:] = seen[:, 1, 0, :-1]
+        return some, seen
+    return [c("one_of_two", one_of_two, "f32 2x1x3"), c("one_of_some", one_of_some, "f32 2x1x3"), c("rows", rows, "f32 1x4"), c("columns", columns, "f32 4x1"), c("leading", leading, "f32 4"), c("diagonal", diagonal, "f32 1x4")]
 
 
 def groups():

@@ -279,6 +279,14 @@ def turned_around(m, x):
     return columns, rows, quarter, m.a.flipud()
 
 
+def of_other_types(m, x):
+    """What run_decompositions() says is written back has another type than the buffer, and may have other sizes."""
+    m.k.fill_(x[0, 0])
+    m.v.copy_(x.imag.sum(0))
+    m.w.copy_(x.real > 0)
+    return x * 2
+
+
 EXPORT = ("export",)
 
 CASES = [
@@ -325,6 +333,8 @@ CASES = [
     Case("of_expanded", one(lambda: torch.randn(1, 4)), of_expanded, normal(2, 4), position(3, 2)),
     Case("swapped_slice", one(lambda: torch.randn(3, 2, 2, 2)), swapped_slice, normal(3, 2, 2, 1)),
     Case("in_branch", one(lambda: torch.randn(6, 4)), in_branch, normal(2, 4), position(6, 2)),
+    Case("of_other_types", lambda: {"k": torch.zeros((), dtype=torch.float64), "v": torch.zeros(3, 4, dtype=torch.int32), "w": torch.zeros(2, 4, dtype=torch.bfloat16)},
+         of_other_types, normal(2, 4, dtype=torch.complex64)),
     Case("turned_around", one(lambda: torch.randn(4, 6)), turned_around, normal(4, 6)),
     Case("dynamic", one(lambda: torch.randn(6, 4).t()), lambda m, x: (m.a.add_(x.sum(0)), x * m.a)[1], lambda: torch.randn(int(torch.randint(2, 9, ())), 4, 6),
          dynamic={"inputs": ({0: torch.export.Dim("rows", min=1, max=64)},)}),

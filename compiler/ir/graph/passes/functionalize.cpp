@@ -14,6 +14,7 @@
 #include "ir/graph/passes/shared_storage.h"
 #include "ir/graph/passes/unannotated_views.h"
 #include "ir/graph/passes/views.h"
+#include "ir/graph/passes/write_backs.h"
 #include "ir/graph/promotion.h"
 #include "ir/graph/visit.h"
 
@@ -440,6 +441,7 @@ private:
   Status trainBatchNorm(Node &n);
   Status trainInstanceNorm(Node &n);
   std::optional<Status> resize(Node &n, const OpSchema &op);
+  Status setTo(Node &n);
   Status launch(Node &n);
   Status ofCaller(Node &n);
   Status changeByCaller(Node &n, const OpSchema &op);
@@ -639,6 +641,7 @@ Result<ValueId> Functionalizer::fillDiagonal(const Node &n, const TensorType &ty
 
 Status Functionalizer::mutate(Node &n, const OpSchema &op) {
   if (std::optional<Status> resized = resize(n, op)) return std::move(*resized);
+  if (op.name == "aten.set_" && n.args.size() > 1) return setTo(n);
   if (std::optional<std::string> viewOp = inPlaceViewOp(op.name)) return changeView(n, op, *viewOp);
   // Dropout outside training writes nothing.
   if (isInPlaceDropout(op.name) && std::holds_alternative<bool>(*n.arg("train")) && !std::get<bool>(*n.arg("train"))) {
@@ -791,6 +794,22 @@ std::optional<Status> Functionalizer::resize(Node &n, const OpSchema &op) {
   return Status::ok();
 }
 
+/// set_: the name stands for another tensor from now on, or for what lies at such places of its memory.
+Status Functionalizer::setTo(Node &n) {
+  const ValueId self = std::get<ValueId>(n.args[0]), out = n.outputs[0][0], *source = std::get_if<ValueId>(&n.args[1]);
+  const Memory &old = memories_[view(self).memory];
+  if (!source || std::find(g_.inputs.begin(), g_.inputs.end(), old.first) != g_.inputs.end()) return unsupported(n, "it gives an input or a weight other memory");
+  views_[out] = View(view(*source));
+  if (n.args.size() > 2) {
+    const TensorType type = g_.value(out).type;
+    n.target = "aten.as_strided.default", n.argNames.clear();
+    n.args = {*source, sizeList(g_, type.sizes), sizeList(g_, type.strides), n.args[2]};
+    if (Status s = bindArguments(n, g_) ? node(n) : unsupported(n, "its arguments are not those of its schema"); !s) return s;
+  }
+  views_[self] = View(view(out));
+  return Status::ok();
+}
+
 /// A user's Triton kernel that changes its arguments gives their new contents instead.
 Status Functionalizer::launch(Node &n) {
   auto launch = std::make_shared<UserLaunch>(*n.launch);
@@ -934,6 +953,7 @@ static Result<Callers> callersOf(const Model &m) {
 
 Status functionalize(Model &m) {
   Working stage("functionalisation");
+  if (Status s = copyWriteBacks(m); !s) return s;
   Result<Callers> callers = callersOf(m);
   if (!callers) return callers.takeError();
   Functionalizer f(m.graph, *callers, false);

@@ -267,10 +267,45 @@ TEST(Functionalize, WhatABranchMayHaveGivenBackIsNotWritten) {
 TEST(Functionalize, WhatHasNoFunctionalFormIsNamed) {
   Builder k;
   ValueId s = k.op("aten.sigmoid.default", {k.x}, Builder::type({4, 6}), "s");
-  k.op("aten.set_.source_Tensor", {s, k.b}, Builder::type({6}), "set_");
+  k.op("aten.set_.default", {s}, Builder::type({0}), "set_");
   Status st = functionalize(k.m);
   ASSERT_FALSE(st);
   EXPECT_EQ(st.error().diagnostics()[0].kind, diag::MutationUnsupported);
+}
+
+TEST(Functionalize, WhatIsSetIsAnotherTensorFromThenOn) {
+  Builder k;
+  ValueId s = k.op("aten.sigmoid.default", {k.x}, Builder::type({4, 6}), "s");
+  ValueId t = k.op("aten.neg.default", {k.b}, Builder::type({6}), "t");
+  k.op("aten.set_.source_Tensor", {s, t}, Builder::type({6}), "set_");
+  k.op("aten.relu_.default", {s}, Builder::type({6}), "relu_");
+  k.output(t);
+  ASSERT_TRUE(functionalize(k.m));
+  EXPECT_EQ(k.targets(), "aten.sigmoid.default aten.neg.default aten.relu.default");
+  EXPECT_NE(k.name(k.m.graph.outputs[0]), "t");
+  Builder other;
+  other.op("aten.set_.source_Tensor", {other.x, other.b}, Builder::type({6}), "set_");
+  Status st = functionalize(other.m);
+  ASSERT_FALSE(st);
+  EXPECT_EQ(st.error().diagnostics()[0].kind, diag::MutationUnsupported);
+}
+
+TEST(Functionalize, WhatAFileWritesBackIsCopiedThere) {
+  auto written = [](std::vector<Expr> sizes, DType dtype) {
+    Builder k;
+    TensorType t = Builder::type(sizes);
+    t.dtype = dtype;
+    ValueId v = k.op("aten.rand.default", {sizeList(k.m.graph, sizes), dtype}, t, "v");
+    k.output(v);
+    k.m.outputs[0].kind = Output::Kind::BufferMutation;
+    k.m.outputs[0].target = "stats.b";
+    return functionalize(k.m) ? k.targets() : "refused";
+  };
+  EXPECT_EQ(written({6}, DType::F32), "aten.rand.default");
+  EXPECT_EQ(written({1}, DType::F32), "aten.rand.default aten.copy.default");
+  EXPECT_EQ(written({6}, DType::F64), "aten.rand.default aten.copy.default");
+  EXPECT_EQ(written({5}, DType::F32), "refused");
+  EXPECT_EQ(written({2, 6}, DType::F32), "refused");
 }
 
 // Windows that share elements: what a write leaves in those hangs on its order, which torch does not define.

@@ -123,6 +123,20 @@ TEST(ParseExpr, ReadsBothSpellings) {
   EXPECT_EQ(parsed("s0**2"), "s0*s0");
 }
 
+// What torch writes of Triton's next_power_of_2, and nothing else of bits.
+TEST(ParseExpr, TheNextPowerOfTwo) {
+  auto either = [](std::string a, int64_t divisor) { return "BitwiseFn_bitwise_or(" + a + ", ((" + a + ")//" + std::to_string(divisor) + "))"; };
+  std::string text = "s0 - 1";
+  for (int places : {1, 2, 4, 8, 16, 32}) text = either(text, int64_t{1} << places);
+  Result<Expr> power = parseExpr(text + " + 1");
+  ASSERT_TRUE(power);
+  const Symbol s0 = Symbol::size("s0");
+  for (auto [n, expected] : {std::pair<int64_t, int64_t>{0, 0}, {1, 1}, {2, 2}, {3, 4}, {64, 64}, {65, 128}, {(int64_t{1} << 40) + 1, int64_t{1} << 41}, {-5, 0}})
+    EXPECT_EQ(evaluate(*power, {{s0, n}}), expected) << n;
+  EXPECT_FALSE(parseExpr(either("s0 - 1", 2)));
+  EXPECT_FALSE(parseExpr("BitwiseFn_bitwise_or(s0, s1)"));
+}
+
 TEST(ParseExpr, RefusesWhatItDoesNotKnow) {
   for (const char *bad :
        {"", "s0 +", "os.system('x')", "Foo(1)", "1/0", "s0//0", "((s0)", "99999999999999999999", "Symbol(s0)"}) {
