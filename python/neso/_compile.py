@@ -110,7 +110,7 @@ def gpu_arch(device):
     return f"sm_{major}{minor}" + ("a" if (major, minor) == (9, 0) else "")
 
 
-def _arguments(target, arch, options, kernels, threads, tuned, ptxas, format, strip, samples):
+def _arguments(target, arch, options, kernels, threads, tuned, ptxas, format, strip=False, samples=False):
     targets = (target,) if isinstance(target, str) else tuple(target)
     out = ["--target", ",".join(targets)]
     if "cuda" in targets and (ptxas := ptxas if ptxas is not None else _assembler()) is not None:

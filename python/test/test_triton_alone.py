@@ -265,7 +265,7 @@ def test_tuples_of_tensors_and_numbers():
                                            ((z, x[::-1].copy()), (5, 6), (7, 8), 0.25)):
         out = np.zeros(64, "f4")
         weighted[(1,)](parts, lengths, (weights, shift), out, 64)
-        np.testing.assert_allclose(out, expected(parts, lengths, weights, shift), rtol=1e-5)
+        np.testing.assert_allclose(out, expected(parts, lengths, weights, shift), rtol=1e-5, atol=1e-6)
     with pytest.raises(neso.Error, match="'lengths' is a tuple with a str in it"):
         weighted[(1,)]((x,), ("1",), ((1,), 0.5), out, 64)
     with pytest.raises(neso.InputError, match="lies in the host's memory"):

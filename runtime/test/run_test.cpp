@@ -607,7 +607,9 @@ TEST(Run, KernelsHaveConfigsAndGrids) {
   args[0].ptr = x.data(), args[1].ptr = y.data(), args[2].i64 = 41;
   uint32_t grid[3];
   ASSERT_EQ(neso_kernel_grid(m.model, "test_add_scalar", args, 3, grid), NESO_OK) << neso_error_text();
-  EXPECT_EQ(grid[0], 20u), EXPECT_EQ(grid[1], 1u), EXPECT_EQ(grid[2], 1u);
+  EXPECT_EQ(grid[0], 20u);
+  EXPECT_EQ(grid[1], 1u);
+  EXPECT_EQ(grid[2], 1u);
   ASSERT_EQ(neso_kernel_grid(m.model, "test_add_scalar#1", args, 3, grid), NESO_OK) << neso_error_text();
   EXPECT_EQ(grid[0], 10u);
   // The first ten programs write their elements.
@@ -666,7 +668,10 @@ TEST(Run, TracesAreFilesForPerfetto) {
     std::vector<neso_tensor> out(1);
     ASSERT_EQ(neso_context_trace(m.context, trace), NESO_OK);
     ASSERT_EQ(neso_context_trace(other.context, trace), NESO_OK);
-    for (int i = 0; i < 3; ++i) out = std::vector<neso_tensor>(1), ASSERT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
+    for (int i = 0; i < 3; ++i) {
+      out = std::vector<neso_tensor>(1);
+      ASSERT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
+    }
     out = std::vector<neso_tensor>(1);
     ASSERT_EQ(other.run({x.t}, out), NESO_OK) << neso_error_text();
     ASSERT_EQ(neso_context_trace(m.context, nullptr), NESO_OK);

@@ -91,6 +91,7 @@ const neso_device_vtable neso_device_cpu = {
     .alive = alive,
     .synchronize = cpu_synchronize,
     .set_stream = cpu_set_stream,
+    .recorded = nullptr,
     .get_stats = get_stats,
     .allocate = cpu_allocate,
     .release = cpu_release,

@@ -71,6 +71,7 @@ const neso_device_vtable neso_device_null = {
     .alive = alive,
     .synchronize = null_synchronize,
     .set_stream = null_set_stream,
+    .recorded = nullptr,
     .get_stats = get_stats,
     .allocate = null_allocate,
     .release = null_release,
