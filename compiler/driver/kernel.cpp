@@ -200,7 +200,8 @@ Result<Kernel> Kernel::read(const KernelSource &source) {
     }
     for (const triton::KernelParam &p : compiled->params) {
       if (p.argCount == 0) continue;
-      if (p.type.starts_with("("))
+      // A tuple's, which may begin with the name of its class.
+      if (p.type.ends_with(")"))
         for (unsigned i = 0; i < p.argCount; ++i) starts.emplace_back(p.firstArg + i, p.name + "." + std::to_string(i));
       else
         starts.emplace_back(p.firstArg, p.name);

@@ -310,27 +310,24 @@ def optional(parts, pair, out, N: tl.constexpr):
     for k in tl.static_range(len(parts)):
         if parts[k] is not None:
             total += tl.load(parts[k] + i)
-    first, second, scale = pair
-    if second is None:
-        total += first
+    if pair.second is None:
+        total += pair.first
     else:
-        total = second(total) + tl.load(first + i)
-    tl.store(out + i, total * scale)
+        total = pair.second(total) + tl.load(pair.first + i)
+    tl.store(out + i, total * pair.scale)
 
 
-def test_tuples_hold_what_is_known():
+def test_tuples_hold_what_is_known_and_have_names():
     x, y, out = np.random.rand(32).astype("f4"), np.random.rand(32).astype("f4"), np.zeros(32, "f4")
     for parts in ((x, None, y), (None, x), (None, None)):
         there = sum((p for p in parts if p is not None), np.zeros(32, "f4"))
-        optional[(1,)](parts, (0.5, None, 3), out, 32)
+        optional[(1,)](parts, Pair(0.5, None), out, 32)
         np.testing.assert_allclose(out, (there + 0.5) * 3, rtol=1e-5)
-        optional[(1,)](parts, (y, two_times, tl.constexpr(2)), out, 32)
+        optional[(1,)](parts, Pair(y, two_times, tl.constexpr(2)), out, 32)
         np.testing.assert_allclose(out, (there * 2 + y) * 2, rtol=1e-5)
     # Another function is another kernel.
-    optional[(1,)]((x,), (y, combined_of(x), 1), out, 32)
+    optional[(1,)]((x,), Pair(y, combined_of(x), 1), out, 32)
     np.testing.assert_allclose(out, x * 5 + y, rtol=1e-5)
-    with pytest.raises(neso.Error, match="'pair' is a named tuple, Pair"):
-        optional[(1,)]((x,), Pair(1, 2), out, 32)
 
 
 def combined_of(_):

@@ -122,10 +122,9 @@ class _Parameter:
         classes in the kernel's file."""
         if _known(value):
             return "=" + literal(value, names)
-        if hasattr(value, "_fields"):
-            raise Error(f"argument '{self.name}' is a named tuple, {type(value).__name__}, whose names kernels would not know; pass tuple(…) of it")
         if isinstance(value, tuple):
-            return f"({','.join(self.part(v, names) for v in value)})"
+            kind = names.get(id(type(value)), type(value).__name__) if hasattr(value, "_fields") else ""
+            return f"{kind}({','.join(self.part(v, names) for v in value)})"
         if type(value) is bool:
             return "u1"
         if type(value) is int:
