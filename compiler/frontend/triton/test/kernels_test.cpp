@@ -803,7 +803,7 @@ TEST(Kernels, GridsBecomeExpressions) {
   for (const char *text :
        {"n", "7", "n, m", "(n, m, 2)", "[n]", "lambda meta: (triton.cdiv(n, meta['B']), m)", "lambda meta: triton.cdiv(n, meta['B']) * cdiv(m, 16)",
         "(n + B - 1) // B, -(-n // B)", "n % 7, n << 2, n >> 1", "min(n, m, 5), max(n, m)", "n if n > m else m", "(n > 3) + (n < m) * 2, 0 < n <= m != 9",
-        "n and m, n or m, not n", "tl.cdiv(n, B) if FLAG else n // B", "int(n ** 2), 2 ** 5"}) {
+        "n and m, n or m, not n", "triton.cdiv(n, B) if FLAG else n // B", "int(n ** 2), 2 ** 5"}) {
     Result<std::vector<neso::Expr>> grid = gridExpressions(text, names);
     ASSERT_TRUE(bool(grid)) << text << grid.error().str();
     ASSERT_EQ(grid->size(), 3u);
