@@ -21,7 +21,8 @@ struct Row {
 /// A write becomes the operator that computes what is written, which must be one that is lowered.
 Row rowOf(const graph::OpSchema &op) {
   Row row{&op};
-  if (lower::isSupported(op.target) || graph::isResolved(op.name) || graph::isResize(op.name) || op.name == graph::kFillDiagonal) {
+  if (lower::isSupported(op.target) || graph::isResolved(op.name) || graph::isResize(op.name) || graph::setsToTensor(op) ||
+      op.name == graph::kFillDiagonal) {
     row.supported = true;
   } else if (op.mutates()) {
     if (const std::optional<graph::FunctionalForm> form = graph::functionalForm(op)) row.as = form->op->target;

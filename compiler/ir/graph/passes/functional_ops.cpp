@@ -40,6 +40,8 @@ std::optional<std::vector<size_t>> matching(const OpSchema &op, const OpSchema &
 
 bool isResize(std::string_view name) { return oneOf(name, {"aten.resize_", "aten.resize_as_"}); }
 
+bool setsToTensor(const OpSchema &op) { return op.name == "aten.set_" && op.overload.starts_with("source_Tensor"); }
+
 std::optional<FunctionalForm> functionalForm(const OpSchema &op) {
   std::string base = op.name;
   std::string_view local = std::string_view(base).substr(base.find('.') + 1);

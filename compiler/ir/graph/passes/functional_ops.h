@@ -16,8 +16,10 @@ struct FunctionalForm {
 /// mutating operator that are not written arguments, perhaps some that it keeps to itself, then one for each written argument.
 std::optional<FunctionalForm> functionalForm(const OpSchema &op);
 
-/// Writes without a functional form in torch, which functionalize spells out: what a tensor's own size is changed by, and what fills a diagonal.
+/// Writes without a functional form in torch, which functionalize spells out: what a tensor's own size is changed by, what makes its name stand for another
+/// tensor, and what fills a diagonal.
 bool isResize(std::string_view name);
+bool setsToTensor(const OpSchema &op);
 inline constexpr std::string_view kFillDiagonal = "aten.fill_diagonal_";
 
 /// The name of the view operator that an in-place change of shape applies ("aten.squeeze" for "aten.squeeze_"); nullopt

@@ -193,7 +193,7 @@ Result<ValueId> Functionalizer::fillDiagonal(const Node &n, const TensorType &ty
 
 Status Functionalizer::mutate(Node &n, const OpSchema &op) {
   if (std::optional<Status> resized = resize(n, op)) return std::move(*resized);
-  if (op.name == "aten.set_" && n.args.size() > 1) return setTo(n);
+  if (setsToTensor(op)) return setTo(n);
   if (std::optional<std::string> viewOp = inPlaceViewOp(op.name)) return changeView(n, op, *viewOp);
   // Dropout outside training writes nothing.
   if (isInPlaceDropout(op.name) && std::holds_alternative<bool>(*n.arg("train")) && !std::get<bool>(*n.arg("train"))) {
