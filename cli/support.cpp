@@ -15,7 +15,7 @@ namespace {
 struct Row {
   const graph::OpSchema *op;
   bool supported = false;
-  std::string as; // the operator that computes what this one writes; "": this one is computed itself
+  std::string as = {}; // the operator that computes what this one writes; "": this one is computed itself
 };
 
 /// A write becomes the operator that computes what is written, which must be one that is lowered.

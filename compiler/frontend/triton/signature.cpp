@@ -48,7 +48,8 @@ std::optional<SigType> parseSigType(std::string_view text) {
       if (item.empty()) continue;
       std::optional<SigType> inner;
       if (item.size() > 1 && item.front() == '=') {
-        inner = SigType{.kind = SigType::Constexpr, .text = item.substr(1)};
+        inner.emplace().kind = SigType::Constexpr;
+        inner->text = item.substr(1);
       } else {
         inner = parseSigType(item);
         // What is known of a part stands behind its equals sign.

@@ -25,7 +25,7 @@ struct Rule {
   Demand demand;
   std::string_view operands;  // by their names in the schema; "*": all; empty: the first result, where operands of several dtypes are promoted
   std::string_view operators; // a name without overload stands for all overloads
-  std::string_view given;     // the rule holds for calls that give all of these arguments
+  std::string_view given = {}; // the rule holds for calls that give all of these arguments
 };
 
 constexpr Rule kRules[] = {

@@ -30,7 +30,10 @@ CompiledCode linkedCode() {
   CompiledCode code;
   code.target = "x86-64";
   code.format = CompiledCode::Format::RelocatableObject;
-  code.functions = {{"scale", "pkgScale", 256, 0, 0, 0}, {"count", "pkgCount", 0, 0, 0, 0}};
+  for (auto [name, symbol, bytes] : {std::tuple("scale", "pkgScale", 256), {"count", "pkgCount", 0}}) {
+    CompiledFunction &f = code.functions.emplace_back();
+    f.name = name, f.symbol = symbol, f.scratchBytes = bytes;
+  }
   return code;
 }
 
