@@ -287,6 +287,13 @@ def of_other_types(m, x):
     return x * 2
 
 
+def returned_too(m, x):
+    """What is written into all rows of a buffer is returned: the buffer, not the row."""
+    m.v.copy_(x.sum(0))
+    m.w.copy_(x[0, 0])
+    return m.v, m.w, x * 2
+
+
 EXPORT = ("export",)
 
 CASES = [
@@ -335,6 +342,7 @@ CASES = [
     Case("in_branch", one(lambda: torch.randn(6, 4)), in_branch, normal(2, 4), position(6, 2)),
     Case("of_other_types", lambda: {"k": torch.zeros((), dtype=torch.float64), "v": torch.zeros(3, 4, dtype=torch.int32), "w": torch.zeros(2, 4, dtype=torch.bfloat16)},
          of_other_types, normal(2, 4, dtype=torch.complex64)),
+    Case("returned_too", lambda: {"v": torch.zeros(3, 4, dtype=torch.int32), "w": torch.zeros(5, dtype=torch.bool)}, returned_too, normal(2, 4)),
     Case("turned_around", one(lambda: torch.randn(4, 6)), turned_around, normal(4, 6)),
     Case("dynamic", one(lambda: torch.randn(6, 4).t()), lambda m, x: (m.a.add_(x.sum(0)), x * m.a)[1], lambda: torch.randn(int(torch.randint(2, 9, ())), 4, 6),
          dynamic={"inputs": ({0: torch.export.Dim("rows", min=1, max=64)},)}),

@@ -1,5 +1,7 @@
 #include "ir/graph/passes/write_backs.h"
 
+#include <unordered_map>
+
 #include "base/diagnostics/graph.h"
 #include "ir/graph/passes/emit.h"
 
@@ -28,18 +30,26 @@ static bool broadcasts(const std::vector<Expr> &from, const std::vector<Expr> &t
 }
 
 Status copyWriteBacks(Model &m) {
+  std::unordered_map<ValueId, ValueId> written; // by what is given: what lies where it was written last
   for (size_t i = 0; i < m.outputs.size(); ++i) {
     Output &o = m.outputs[i];
-    const ValueId home = homeOf(m, o), *given = std::get_if<ValueId>(&o.value);
-    if (!home.valid() || !given || !given->valid()) continue;
-    const Value &to = m.graph.value(home), &from = m.graph.value(*given);
+    const ValueId home = homeOf(m, o);
+    if (!home.valid() || !std::holds_alternative<ValueId>(o.value) || !std::get<ValueId>(o.value).valid()) continue;
+    const ValueId given = std::get<ValueId>(o.value);
+    const Value &to = m.graph.value(home), &from = m.graph.value(given);
     if (to.kind != Value::Kind::Tensor || from.kind != Value::Kind::Tensor) continue;
+    written[given] = given;
     if (from.type.dtype == to.type.dtype && from.type.sizes == to.type.sizes) continue;
     if (!broadcasts(from.type.sizes, to.type.sizes)) return fail(diag::MutationUnsupported, {}, "the model", "what it writes back to '" + o.target + "' has other sizes than that");
     TensorType type = to.type;
     type.offset = 0;
-    o.value = emitCall(m.graph, m.graph.nodes, Node(), "aten.copy.default", {home, *given}, from.name + "_written_back_" + std::to_string(i), type);
-    m.graph.outputs[i] = o.value;
+    const ValueId copy = emitCall(m.graph, m.graph.nodes, Node(), "aten.copy.default", {home, given}, from.name + "_written_back_" + std::to_string(i), type);
+    o.value = m.graph.outputs[i] = written[given] = copy;
+  }
+  for (size_t i = 0; i < m.outputs.size(); ++i) {
+    const ValueId *shown = std::get_if<ValueId>(&m.outputs[i].value);
+    if (m.outputs[i].kind != Output::Kind::User || !shown) continue;
+    if (const auto found = written.find(*shown); found != written.end()) m.outputs[i].value = m.graph.outputs[i] = found->second;
   }
   return Status::ok();
 }

@@ -308,6 +308,19 @@ TEST(Functionalize, WhatAFileWritesBackIsCopiedThere) {
   EXPECT_EQ(written({2, 6}, DType::F32), "refused");
 }
 
+TEST(Functionalize, WhatIsWrittenBackAndReturnedIsOne) {
+  Builder k;
+  TensorType t = Builder::type({1});
+  ValueId v = k.op("aten.rand.default", {sizeList(k.m.graph, {1}), DType::F32}, t, "v");
+  k.output(v), k.output(v);
+  k.m.outputs[0].kind = Output::Kind::BufferMutation;
+  k.m.outputs[0].target = "stats.b";
+  ASSERT_TRUE(bool(functionalize(k.m)));
+  ASSERT_EQ(k.m.outputs.size(), 2u);
+  EXPECT_EQ(std::get<ValueId>(k.m.outputs[1].value).value, std::get<ValueId>(k.m.outputs[0].value).value);
+  EXPECT_EQ(k.m.graph.value(std::get<ValueId>(k.m.outputs[1].value)).type.sizes, (std::vector<Expr>{6}));
+}
+
 // Windows that share elements: what a write leaves in those hangs on its order, which torch does not define.
 TEST(Functionalize, WhatLiesAtOnePlaceTwiceIsNotWritten) {
   auto written = [](int64_t step, std::vector<Expr> sizes, const char *how) {
