@@ -71,6 +71,8 @@ Result<DeviceChoice::Code> DeviceChoice::code() const {
 
 Status resolveNative(const std::string &target, std::vector<std::string> &archs, DeviceChoice device) {
   const Backend *backend = findBackend(target);
+  for (std::string &arch : archs)
+    if (backend && arch.starts_with(kNativeOf)) arch = archOf(*backend, arch.c_str() + kNativeOf.size());
   auto native = std::find(archs.begin(), archs.end(), kNativeArch);
   if (!backend || backend->native() || native == archs.end()) return Status::ok();
   if (!device.text.starts_with(target)) device.text = target;

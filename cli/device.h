@@ -30,7 +30,8 @@ struct DeviceChoice {
   Result<Code> code() const;
 };
 
-/// Puts the architecture of this machine's device where `archs` say "native" and only it knows (Backend::native()).
+/// Puts the architecture of this machine's device where `archs` say "native" and only it knows (Backend::native()), and what uses
+/// most of a device where they name it, "native:sm_90".
 /// device: which one, if it is of that target; else the first. NativeUnknown.
 Status resolveNative(const std::string &target, std::vector<std::string> &archs, DeviceChoice device);
 

@@ -553,6 +553,13 @@ TEST_F(Cli, CompileSaysInJsonWhatItMade) {
   o = neso(compile + "--target cpu,cuda --ptxas none");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.out.find("{\"device\": \"cuda\", \"targets\": [\"sm_90a\"]"), std::string::npos) << o.out;
+  // Of a device that says what it is: its own instructions, where they have run on such a chip.
+  for (const auto &[device, arch] : {std::pair{"sm_90", "sm_90a"}, {"sm_100", "sm_100"}, {"sm_80", "sm_80"}}) {
+    o = neso(compile + "--target cuda --ptxas none --arch native:" + device);
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_NE(o.out.find(fmt::format("\"targets\": [\"{}\"]", arch)), std::string::npos) << o.out;
+  }
+  EXPECT_NE(neso(compile + "--target cuda --arch native:sm_1").err.find("sm_1"), std::string::npos);
   EXPECT_EQ(neso(compile + "--emit graph").code, 2);
   EXPECT_EQ(neso("compile absent.pt2 -o m.neso --json").out, "");
 }

@@ -25,6 +25,22 @@ def tile(desc, out_ptr, B: tl.constexpr):
 
 class KernelCli : public CliTest {
 protected:
+  /// Why no C program can be built against the archive; "": it can.
+  static std::string whyNoC() {
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+    return "the archive needs the sanitizer's own linking";
+#endif
+    return std::system("command -v cc >/dev/null") ? "no C compiler" : "";
+  }
+  /// What main.c prints, built with the headers in the test's folder.
+  std::string outputOfC() {
+    EXPECT_EQ(std::system(("cd " + dir + " && cc -Wall -Wextra -Werror -I" NESO_SOURCE_DIR "/runtime/include -I" NESO_SOURCE_DIR " main.c " NESO_BINARY_DIR
+                           "/lib/libneso.a -o main -lpthread -ldl -lm && ./main > out.txt")
+                              .c_str()),
+              0);
+    return slurp(dir + "out.txt");
+  }
+
   void SetUp() override {
     CliTest::SetUp();
     write("k.py", kSource);
@@ -222,10 +238,7 @@ TEST_F(KernelCli, PackagesRun) {
 #endif
 
 TEST_F(KernelCli, ACProgramLaunchesByTheHeader) {
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-  GTEST_SKIP() << "the archive needs the sanitizer's own linking";
-#endif
-  if (std::system("command -v cc >/dev/null")) GTEST_SKIP() << "no C compiler";
+  if (const std::string why = whyNoC(); !why.empty()) GTEST_SKIP() << why;
   Outcome r = kernel("compile " + scale + "-o k.neso --header k.h");
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_NE(slurp(dir + "k.h").find("x_ptr: its address is a multiple of 16"), std::string::npos) << slurp(dir + "k.h");
@@ -246,18 +259,11 @@ int main(void) {
   return 0;
 }
 )");
-  ASSERT_EQ(std::system(("cd " + dir + " && cc -Wall -Werror -I" NESO_SOURCE_DIR "/runtime/include -I" NESO_SOURCE_DIR " main.c " NESO_BINARY_DIR
-                         "/lib/libneso.a -o main -lpthread -ldl -lm && ./main > out.txt")
-                            .c_str()),
-            0);
-  EXPECT_EQ(slurp(dir + "out.txt"), "100 116 -1\n");
+  EXPECT_EQ(outputOfC(), "100 116 -1\n");
 }
 
 TEST_F(KernelCli, ACProgramChoosesAConfigAndLeavesTheGridToThePackage) {
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-  GTEST_SKIP() << "the archive needs the sanitizer's own linking";
-#endif
-  if (std::system("command -v cc >/dev/null")) GTEST_SKIP() << "no C compiler";
+  if (const std::string why = whyNoC(); !why.empty()) GTEST_SKIP() << why;
   write("tuned.py", R"(import triton
 import triton.language as tl
 
@@ -296,11 +302,7 @@ int main(void) {
   return 0;
 }
 )");
-  ASSERT_EQ(std::system(("cd " + dir + " && cc -Wall -Wextra -Werror -I" NESO_SOURCE_DIR "/runtime/include -I" NESO_SOURCE_DIR " main.c " NESO_BINARY_DIR
-                         "/lib/libneso.a -o main -lpthread -ldl -lm && ./main > out.txt")
-                            .c_str()),
-            0);
-  EXPECT_EQ(slurp(dir + "out.txt"), "fill 16 3: 16 0\nfill#1 8 5: 8 0\n16 16\n");
+  EXPECT_EQ(outputOfC(), "fill 16 3: 16 0\nfill#1 8 5: 8 0\n16 16\n");
 }
 
 TEST_F(KernelCli, AbsentPointersAndOneBufferTwice) {

@@ -86,6 +86,8 @@ struct GeneratedCode {
 
 /// Of --arch: the machine at hand; what together runs on most machines.
 inline constexpr std::string_view kNativeArch = "native", kPortableArch = "portable";
+/// What uses most of a device that is not at hand, or that somebody has asked already, follows: "native:sm_90" (Backend::ofDevice).
+inline constexpr std::string_view kNativeOf = "native:";
 
 class Backend {
 public:

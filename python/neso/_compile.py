@@ -103,11 +103,9 @@ def _assembler():
 
 
 def gpu_arch(device):
-    """The arch of a CUDA device: with the instructions that it alone has ("sm_90a" has wgmma, "sm_90" has not) where Neso has run on such a chip. sm_100a is for
-    those who name it."""
+    """What the program is asked for on a CUDA device: it knows which instructions of its own the chip has ("sm_90a" has wgmma, "sm_90" has not)."""
     import torch
-    major, minor = torch.cuda.get_device_capability(device)
-    return f"sm_{major}{minor}" + ("a" if (major, minor) == (9, 0) else "")
+    return "native:sm_%d%d" % torch.cuda.get_device_capability(device)
 
 
 def _arguments(target, arch, options, kernels, threads, tuned, ptxas, format, strip=False, samples=False):

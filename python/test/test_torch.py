@@ -343,9 +343,9 @@ def test_steps_of_an_optimiser():
 
 def test_a_gpu_is_compiled_for_with_its_own_instructions(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
-    assert ours._target(torch.device("cuda", 0)) == {"target": "cuda", "arch": "sm_90a"}
+    assert ours._target(torch.device("cuda", 0)) == {"target": "cuda", "arch": "native:sm_90"}
     from neso.triton import _launch
-    assert _launch._target("cuda:0")[:4] == ["--target", "cuda", "--arch", "sm_90a"]
+    assert _launch._target("cuda:0")[:4] == ["--target", "cuda", "--arch", "native:sm_90"]
     # A chip without any is meant by the same name.
     assert ours.compile_model(torch.nn.Linear(3, 2), (torch.zeros(4, 3),), target="cuda", arch="sm_80a", ptxas="none")
 

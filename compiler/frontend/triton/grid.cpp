@@ -131,9 +131,9 @@ private:
   }
 
   Size call(Expr *e) {
-    std::string_view name = e->items[0]->kind == ExprKind::Attribute ? e->items[0]->text
-                            : e->items[0]->kind == ExprKind::Name    ? e->items[0]->text
-                                                                     : "";
+    const Expr *called = e->items[0];
+    const bool ofTriton = called->kind == ExprKind::Attribute && called->items[0]->kind == ExprKind::Name && called->items[0]->text == "triton" && called->text == "cdiv";
+    std::string_view name = ofTriton || called->kind == ExprKind::Name ? called->text : "";
     std::vector<Expr *> args(e->items.begin() + 1, e->items.end());
     if (!e->keywords.empty()) name = "";
     if (name == "cdiv" && args.size() == 2) {

@@ -63,11 +63,11 @@ Tensors flat(std::initializer_list<Tensors> lists) {
   return out;
 }
 
-/// Adam; AdamW shrinks the parameter instead of adding to the gradient.
-Tensors adamStep(OpCall &o) {
+/// Adam. apart: AdamW, which shrinks the parameter instead of adding to the gradient.
+template <bool apart> Tensors adamStep(OpCall &o) {
   FusedStep f{o};
   const Direction direction = f.direction;
-  const bool apart = o.node.target.find("adamw") != std::string::npos, greatest = o.flag("amsgrad");
+  const bool greatest = o.flag("amsgrad");
   const double beta1 = o.number("beta1"), beta2 = o.number("beta2"), decay = f.decay, eps = f.eps, share = 1 - beta1, shareOfSquares = 1 - beta2;
   const Tensors means = f.state("exp_avgs"), squares = f.state("exp_avg_sqs"), most = greatest ? f.state("max_exp_avg_sqs") : o.list("max_exp_avg_sqs"), steps = f.state("state_steps");
   if (o.failed()) return {};
@@ -123,7 +123,8 @@ Tensors gradientStep(OpCall &o) {
   return flat({params, grads, newBuffers});
 }
 
-Tensors adagradStep(OpCall &o) {
+/// counts: the numbers of steps are a result, too.
+template <bool counts> Tensors adagradStep(OpCall &o) {
   FusedStep f{o};
   const Direction direction = f.direction;
   const double slower = o.number("lr_decay"), eps = f.eps;
@@ -141,16 +142,17 @@ Tensors adagradStep(OpCall &o) {
     grads.push_back(f.next(f.grads[k], {g}, [](Values v) { return v[0]; }));
     newSums.push_back(sum);
   }
-  // With a rate in a tensor the counts are no result.
-  return o.node.target.find("tensor_lr") == std::string::npos ? flat({params, grads, newSums, steps}) : flat({params, grads, newSums});
+  return counts ? flat({params, grads, newSums, steps}) : flat({params, grads, newSums});
 }
 
 } // namespace
 
 void addOptimisers(OpTable &t) {
-  t.add("_fused_adam.default _fused_adam.tensor_lr _fused_adamw.default _fused_adamw.tensor_lr", adamStep);
+  t.add("_fused_adam.default _fused_adam.tensor_lr", adamStep<false>);
+  t.add("_fused_adamw.default _fused_adamw.tensor_lr", adamStep<true>);
   t.add("_fused_sgd.default _fused_sgd.tensor_lr", gradientStep);
-  t.add("_fused_adagrad.default _fused_adagrad.tensor_lr", adagradStep);
+  t.add("_fused_adagrad.default", adagradStep<true>);
+  t.add("_fused_adagrad.tensor_lr", adagradStep<false>);
 }
 
 } // namespace neso::lower

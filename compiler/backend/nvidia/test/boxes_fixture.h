@@ -15,8 +15,8 @@
 #include "backend/nvidia/passes/verify.h"
 #include "backend/nvidia/test/order.h"
 #include "backend/nvidia/test/simulator.h"
+#include "backend/nvidia/test/tile_fixture.h"
 #include "ir/tile/interp.h"
-#include "ir/tile/passes/passes.h"
 
 namespace neso::nvidia::test {
 
@@ -52,7 +52,7 @@ inline std::vector<uint8_t> stored(const std::vector<float> &numbers, const Kern
   return out;
 }
 
-class Boxes : public ::testing::Test {
+class Boxes : public TileTest {
 protected:
   explicit Boxes(std::string_view chip = "sm_90a") : chip_(*findChip(chip)) {}
   std::string textOf(const Kernel &k) {
@@ -70,14 +70,6 @@ protected:
     }
     for (size_t at = 0; (at = out.find("f16", at)) != std::string::npos; at += std::strlen(k.type)) out.replace(at, 3, k.type);
     return out;
-  }
-  tt::FuncOp parse(const std::string &text) {
-    Result<mlir::OwningOpRef<mlir::ModuleOp>> parsed = parseTile(text, "test.ttir", context_.get());
-    EXPECT_TRUE(bool(parsed)) << parsed.error().str();
-    module_ = std::move(*parsed);
-    Status prepared = runTilePipeline(*module_);
-    EXPECT_TRUE(bool(prepared));
-    return *module_->getOps<tt::FuncOp>().begin();
   }
   std::string why(const std::string &text, int warps) {
     tt::FuncOp function = parse(text);
@@ -172,14 +164,16 @@ protected:
     forgetOthers(k, s);
     return error;
   }
+  /// Whether one of the schedules shows that something is wrong with the changed kernel.
+  bool isNoticed(tt::FuncOp function, const Kernel &k, const Size &s, const std::vector<Schedule> &schedules, llvm::function_ref<void(llvm::Function &)> change) {
+    return llvm::any_of(schedules, [&](const Schedule &schedule) { return !simulate(function, k, s, schedule, change).empty() || wanted_ != got_; });
+  }
   std::vector<Schedule> schedules(int warps) {
     std::vector<Schedule> all{{-1, false, true}, {-1, true, true}, {0, false, true}, {0, true, true}};
     if (warps > 4) all.push_back({1, false, true}), all.push_back({1, true, true});
     return all;
   }
 
-  std::unique_ptr<mlir::MLIRContext> context_ = makeTileContext();
-  mlir::OwningOpRef<mlir::ModuleOp> module_;
   const Chip &chip_;
   int64_t shared_ = 0;
   std::vector<uint8_t> a_, b_;

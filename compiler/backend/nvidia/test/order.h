@@ -5,12 +5,15 @@
 #include <string_view>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/Function.h"
 #include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/Instructions.h"
 #include "llvm/Support/Casting.h"
+#include "llvm/Support/raw_ostream.h"
 
 namespace neso::nvidia::test {
 
@@ -49,6 +52,24 @@ inline void leaveOut(llvm::CallInst *call) {
     part->eraseFromParent();
   }
   call->eraseFromParent();
+}
+
+/// Every call of the order is missed: `isNoticed` runs the kernel, which it gives to its argument first, and says whether anything was wrong. How many
+/// calls the order has.
+inline size_t expectNoneCanBeLeftOut(llvm::function_ref<std::vector<llvm::CallInst *>(llvm::Function &)> orderOf,
+                                     llvm::function_ref<bool(llvm::function_ref<void(llvm::Function &)>)> isNoticed) {
+  size_t count = 1;
+  for (size_t left = 0; left < count; ++left) {
+    std::string name;
+    EXPECT_TRUE(isNoticed([&](llvm::Function &entry) {
+      std::vector<llvm::CallInst *> order = orderOf(entry);
+      count = order.size();
+      name.clear();
+      llvm::raw_string_ostream(name) << left << " in " << order[left]->getParent()->getName() << *order[left];
+      leaveOut(order[left]);
+    })) << name;
+  }
+  return count;
 }
 
 } // namespace neso::nvidia::test

@@ -7,14 +7,15 @@
 #include <limits>
 #include <map>
 
+#include "backend/nvidia/compile.h"
 #include "backend/nvidia/emitter.h"
 #include "backend/nvidia/passes/allocate.h"
 #include "backend/nvidia/passes/pipeline.h"
 #include "backend/nvidia/passes/place.h"
 #include "backend/nvidia/passes/verify.h"
 #include "backend/nvidia/test/simulator.h"
+#include "backend/nvidia/test/tile_fixture.h"
 #include "ir/tile/interp.h"
-#include "ir/tile/passes/passes.h"
 
 namespace neso::nvidia::test {
 
@@ -195,18 +196,9 @@ inline void readSums(const Shape &s, std::vector<float> &sums) {
 }
 
 /// A function of one product by groups of warps, on a chip that has them.
-class Products : public ::testing::Test {
+class Products : public TileTest {
 protected:
   explicit Products(std::string_view chip = "sm_90a") : chip_(*findChip(chip)) {}
-  tt::FuncOp parse(const std::string &text) {
-    Result<mlir::OwningOpRef<mlir::ModuleOp>> parsed = parseTile(text, "test.ttir", context_.get());
-    EXPECT_TRUE(bool(parsed)) << parsed.error().str() << text;
-    module_ = std::move(*parsed);
-    Status prepared = runTilePipeline(*module_);
-    EXPECT_TRUE(bool(prepared));
-    return *module_->getOps<tt::FuncOp>().begin();
-  }
-
   /// The placed function, whose product is one by groups.
   tt::FuncOp place(const Shape &s, int stages) {
     tt::FuncOp function = parse(matmul(s));
@@ -244,6 +236,26 @@ protected:
     return error;
   }
 
+  /// The package holds the chip's own code, which has the instruction, and behind it what later chips get, which has not. Nothing: it is not to be had.
+  std::optional<CompiledModule> expectBothForms(const Shape &s, const std::string &instruction) {
+    std::vector<TileFunction> functions{{parse(matmul(s)), "matmul", s.warps, 3}};
+    CompileOptions options;
+    options.keepPtx = true;
+    options.assemble = findAssembler().has_value();
+    Result<CompiledModule> code = compileForNvidia(functions, chip_, options);
+    EXPECT_TRUE(bool(code)) << code.error().str();
+    if (!code) return std::nullopt;
+    const std::string later(portable(chip_).arch), &text = code->code.back().asmText;
+    EXPECT_EQ(code->code.back().target, "compute_" + std::to_string(chip_.capability));
+    EXPECT_EQ(text.find(instruction), std::string::npos);
+    EXPECT_NE(text.find(".target " + later + "\n"), std::string::npos);
+    EXPECT_NE(code->ownPtxText.find(instruction), std::string::npos);
+    if (!options.assemble) return std::nullopt;
+    EXPECT_EQ(code->code.front().target, chip_.arch);
+    EXPECT_EQ(code->usage[0].spillBytes, 0);
+    return std::move(*code);
+  }
+
   std::vector<float> expected(const Shape &s, int K) {
     auto [a, b] = operands(s, K);
     std::vector<float> c(size_t(s.m * s.n));
@@ -258,8 +270,6 @@ protected:
     return c;
   }
 
-  std::unique_ptr<mlir::MLIRContext> context_ = makeTileContext();
-  mlir::OwningOpRef<mlir::ModuleOp> module_;
   const Chip &chip_;
   int64_t shared_ = 0;
 };

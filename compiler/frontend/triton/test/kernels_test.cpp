@@ -816,7 +816,7 @@ TEST(Kernels, GridsBecomeExpressions) {
     }
   }
   for (auto [text, why] : {std::pair{"n / 2", "operator /"}, {"k", "'k' is no integer"}, {"n // 0", "divides by zero"}, {"n // m if m else 1", "inside of a condition"},
-                           {"f(n)", "of functions it may call"}, {"cdiv(n, 2, 3)", "of functions"}, {"n, m, 1, 1", "one to three"}, {"n < m is 1", "does not compare"},
+                           {"f(n)", "of functions it may call"}, {"tl.cdiv(n, B)", "of functions it may call"}, {"n.min(m)", "of functions it may call"}, {"cdiv(n, 2, 3)", "of functions"}, {"n, m, 1, 1", "one to three"}, {"n < m is 1", "does not compare"},
                            {"lambda a, b: n", "takes one argument"}, {"lambda meta: other['B']", "is indexed"}, {"1.5", "it may hold"}, {"n << m", "second operand"},
                            {"2 ** 70", "second operand"}, {"~n", "operator ~"}, {"99999999999", "greater than"}, {"[i for i in (1, 2)]", "it may hold"}}) {
     Result<std::vector<neso::Expr>> grid = gridExpressions(text, names);

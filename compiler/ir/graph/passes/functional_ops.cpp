@@ -40,7 +40,7 @@ std::optional<std::vector<size_t>> matching(const OpSchema &op, const OpSchema &
 
 bool isResize(std::string_view name) { return oneOf(name, {"aten.resize_", "aten.resize_as_"}); }
 
-bool setsToTensor(const OpSchema &op) { return op.name == "aten.set_" && op.overload.starts_with("source_Tensor"); }
+bool setsToTensor(const OpSchema &op) { return op.name == "aten.set_" && op.args.size() > 1; }
 
 std::optional<FunctionalForm> functionalForm(const OpSchema &op) {
   std::string base = op.name;
