@@ -158,7 +158,7 @@ class Launcher:
         if options.get("debug"):
             command.append("--debug")
         for p in sys.path:
-            if p and os.path.isdir(p) and "site-packages/" not in p:
+            if p and os.path.isdir(p) and not re.search(r"(site|dist)-packages", p):
                 command += ["--path", p]
         done = path.exists() or subprocess.run([*command, "-o", str(path)], capture_output=True, text=True, timeout=300)
         if done is not True and done.returncode:

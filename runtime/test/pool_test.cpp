@@ -1,4 +1,5 @@
-// Jobs of the pool of threads, wanted by few and by many, more threads than there are cores: what is to be done is done once, and behind run().
+// Jobs of the pool of threads, wanted by few and by many, more threads than there are cores: what is to be done is done once, and behind run(). So are the
+// programs of a launch, forwards and backwards.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -6,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "device/cpu/pool.h"
+#include "device/cpu/launch.h"
 
 namespace neso_rt {
 namespace {
@@ -38,6 +39,38 @@ TEST(Pool, DoesAllOfEachJobOnce) {
     ASSERT_LT(all.most.load(), n) << "a worker that was not wanted";
     // Some jobs come when all others sleep.
     if (job % 500 == 0) usleep(2000);
+  }
+}
+
+// Programs of a launch that was measured as worth sharing: [begin, end) of each call, in order.
+std::vector<std::pair<uint64_t, uint64_t>> calls;
+void note(const neso_arg *, const uint32_t *, uint64_t begin, uint64_t end, const neso_kernel_env *) { calls.emplace_back(begin, end); }
+
+TEST(Pool, LaunchesGoForwardsAndBackwardsInTurns) {
+  cpu_executor executor;
+  auto oneAfterTheOther = [](void *, int n, void (*body)(void *, int), void *data) {
+    for (int i = 0; i < n; ++i) body(data, i);
+  };
+  ASSERT_EQ(executor.start(3, 0, oneAfterTheOther, nullptr, nullptr, nullptr), NESO_OK);
+  launch_cost known{1e6f, 3};
+  for (uint32_t programs : {3u, 7u, 25u, 96u, 1001u}) {
+    const uint32_t grid[3] = {programs, 1, 1};
+    uint64_t firsts[2] = {};
+    for (uint64_t &first : firsts) {
+      calls.clear();
+      ASSERT_EQ(executor.launch(note, "note", nullptr, grid, &known, false), NESO_OK);
+      std::vector<int> done(programs);
+      for (auto [begin, end] : calls) {
+        ASSERT_LT(begin, end);
+        ASSERT_LE(end, programs);
+        for (uint64_t p = begin; p < end; ++p) ++done[p];
+      }
+      for (int times : done) EXPECT_EQ(times, 1) << programs << " programs";
+      first = calls.front().first;
+    }
+    EXPECT_EQ(firsts[0], 0u) << programs << " programs";
+    // The first worker's share is a third; with one program a share both ways are one.
+    if (programs > 3) EXPECT_GT(firsts[1], 0u) << programs << " programs";
   }
 }
 

@@ -161,6 +161,7 @@ private:
   /// Neighbours in groups of this many lie side by side in memory, groups do not; 0: there are no such groups, or small ones.
   int64_t groupOf(const Lanes &pointer, int64_t size) const;
   Lanes loadOp(mlir::Operation *op, const Index &index);
+  void fetchAhead(const Lanes &pointer, int64_t size);
   Lanes bufferPointer(const Buffer &buffer, const Index &index);
   Lanes loadBuffer(const Buffer &buffer, const Index &index);
   void storeBuffer(const Buffer &buffer, const Index &index, const Lanes &value);
@@ -386,7 +387,11 @@ private:
   void reduceRow(const Reduced &r, const Nest &nest, Index &outer, llvm::ArrayRef<mlir::Value> masks);
   /// Accumulators down to one element, which is the result of the row at `outer`.
   void finishRow(const Reduced &r, const Nest &nest, const Index &outer);
-  /// The last dimension besides the axis, where several of its rows are to be walked at one time; -1: they are not.
+  /// The last dimension besides the axis, -1: there is none.
+  static int rowDim(const Reduced &r);
+  /// Rows are short and follow one another in memory.
+  bool isOneStream(const Reduced &r);
+  /// The same, where several of its rows are to be walked at one time; -1: they are not.
   int streamedDim(const Reduced &r, llvm::ArrayRef<mlir::Value> masks);
   /// As many rows as there are `streams`, from `outer` on along `dim`: copies of one reduction, accumulators apart.
   void reduceRows(llvm::ArrayRef<Reduced> streams, const Nest &nest, Index &outer, int dim,
@@ -601,6 +606,7 @@ private:
   std::vector<Frame> frames_;
   int64_t width_ = 1;
   bool speculating_ = false;
+  int64_t ahead_ = 0;       // bytes that what is read once is fetched ahead of; 0: it is not
   bool triesWhole_ = false; // masked loads of elements that lie near each other ask whether all lanes are on, before they gather
   llvm::SmallVector<llvm::Value *, 4> conditions_;
   /// The index of the running nest when each of its elements is visited exactly once: eval keeps costly values of that

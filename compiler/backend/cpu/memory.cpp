@@ -269,10 +269,21 @@ int64_t Emitter::groupOf(const Lanes &pointer, int64_t size) const {
   return group;
 }
 
+/// The cache lines that a vector of neighbours will reach `ahead_` bytes later, into the second cache.
+void Emitter::fetchAhead(const Lanes &pointer, int64_t size) {
+  if (pointer.kind != Lanes::Kind::Offsets || !isRun(*pointer.offsets, size)) return;
+  for (int64_t line = 0; line < width_ * size; line += 64) {
+    Value *address = bytesAfter(pointer.base, b.getInt64(static_cast<uint64_t>(ahead_ + line)));
+    // A read, of data.
+    b.CreateIntrinsic(llvm::Intrinsic::prefetch, {address->getType()}, {address, b.getInt32(0), b.getInt32(2), b.getInt32(1)});
+  }
+}
+
 Lanes Emitter::loadOp(mlir::Operation *op, const Index &index) {
   Lanes pointer = eval(op->getOperand(0), index);
   mlir::Type element = elementOf(op->getResult(0).getType());
   const bool mayRun = pointer.vector() && width_ >= caps_.f32Lanes && keepsNeighbours(op->getOperand(0));
+  if (ahead_ && llvm::cast<tt::LoadOp>(op).getEvict() == tt::EvictionPolicy::EVICT_FIRST) fetchAhead(pointer, bytesOf(element));
   if (op->getNumOperands() == 1) return loadAt(pointer, element, nullptr, nullptr, false, mayRun);
   Lanes mask = eval(op->getOperand(1), index);
   if (op->getNumOperands() == 2) {

@@ -7,6 +7,7 @@
 #include "ir/tile/tile.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "llvm/Support/MathExtras.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 namespace neso::cpu {
 
@@ -54,6 +55,10 @@ constexpr int64_t kStreams = 8;
 /// again at each row's begin. On Zen 4 it reads up to 2.3 times as much from memory as eight streams of 1 KiB and 1.15 times as much from the
 /// third cache; on Sapphire Rapids as much. What rows are multiplied with is read once more for each row and has to stay in the first cache.
 constexpr int64_t kShortRow = 8192;
+/// Bytes by which such a stream is fetched ahead into the second cache where it is read once from memory. The hardware looks ahead less: on Sapphire Rapids
+/// rows of 1, 4 and 11 KiB come 1.2, 1.2 and 1.25 times as fast from memory, and as fast from the third cache; numbers that lie in the
+/// second cache would take 1.25 times as long.
+constexpr int64_t kAhead = 4096;
 /// Operations between a reduction and the mask of what it adds up, at most, and the cost of one.
 constexpr int kDeepestMasked = 8;
 constexpr int kCheapMasked = 5;
@@ -288,12 +293,21 @@ void Emitter::finishRow(const Reduced &r, const Nest &nest, const Index &outer) 
   }
 }
 
-int Emitter::streamedDim(const Reduced &r, llvm::ArrayRef<mlir::Value> masks) {
+int Emitter::rowDim(const Reduced &r) {
   int dim = static_cast<int>(r.shape.size()) - 1;
   while (dim >= 0 && (dim == r.axis || r.shape[static_cast<size_t>(dim)] == 1)) --dim;
-  if (dim < 0 || !r.identity || r.shape[static_cast<size_t>(dim)] % kStreams != 0) return -1;
+  return dim;
+}
+
+bool Emitter::isOneStream(const Reduced &r) {
   const int64_t bytes = r.shape[static_cast<size_t>(r.axis)] * bytesOf(elementOf(r.sources[0].getType()));
-  if (bytes <= kShortRow && rowsFollow(r.sources, r.shape, r.axis, dim)) return -1;
+  const int dim = rowDim(r);
+  return dim >= 0 && bytes <= kShortRow && rowsFollow(r.sources, r.shape, r.axis, dim);
+}
+
+int Emitter::streamedDim(const Reduced &r, llvm::ArrayRef<mlir::Value> masks) {
+  const int dim = rowDim(r);
+  if (dim < 0 || !r.identity || r.shape[static_cast<size_t>(dim)] % kStreams != 0 || isOneStream(r)) return -1;
   // A mask decides for all rows at one time how far they go.
   for (mlir::Value m : masks) {
     Conditions conditions;
@@ -365,6 +379,7 @@ void Emitter::reduceAlong(Reduced &r) {
     nest.width = std::min(nest.width, registers * caps_.f32Lanes * 4 / std::max<int64_t>(element, 4));
   }
   llvm::SmallVector<Reduced, 0> streams(streamed >= 0 ? kStreams : 1, r);
+  const llvm::SaveAndRestore<int64_t> ahead(ahead_, isOneStream(r) ? kAhead : 0);
   for (Reduced &each : streams) makeAccumulators(each, nest.width);
   sink([&] {
     const llvm::SmallVector<mlir::Value, 4> masks = masksOf();

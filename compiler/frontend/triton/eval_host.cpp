@@ -57,18 +57,32 @@ std::string notKnown(const Diagnostic &error) {
   return fmt::format("not known at compile time: line {} says \"{}\"", error.loc.line, error.message);
 }
 
+/// The kernel of `kernel = tuner(…)(kernel)`, a decorator written as a call; none for other statements.
+static Value wrappedKernel(const Stmt &st, Scope &globals) {
+  if (st.kind != StmtKind::Assign || st.exprs.size() != 1 || st.exprs[0]->kind != ExprKind::Name || st.value->kind != ExprKind::Call) return {};
+  const std::string_view name = st.exprs[0]->text;
+  const auto isName = [&](const Expr *e) { return e->kind == ExprKind::Name && e->text == name; };
+  const Value *held = globals.find(name);
+  const bool isKernel = held && held->kind == Kind::Function && held->o->jit;
+  return isKernel && std::any_of(st.value->items.begin() + 1, st.value->items.end(), isName) ? *held : Value{};
+}
+
 /// Runs one statement of a module. What fails binds its names to an Opaque value and is forgotten, except in our own
-/// library.
+/// library. What wraps a kernel and is not known may say how it is launched, not what it computes: as a decorator that is not known.
 void Evaluator::moduleStatement(Stmt *st) {
   // Globals are the locals of the module's frame.
   c.frame->pos = st->pos;
   bool strict = c.frame->module->standard;
+  Scope &globals = c.frame->module->globals;
+  const Value kernel = wrappedKernel(*st, globals);
   Flow flow = run(st);
   if (flow == Flow::Fail && !strict && c.error && info(c.error->kind).severity == Severity::Error) {
     std::string why = notKnown(*c.error);
     c.error.reset();
     bindOpaque(st, why);
   }
+  if (kernel)
+    if (const Value *now = globals.find(st->exprs[0]->text); now && now->kind == Kind::Opaque) globals.set(st->exprs[0]->text, kernel);
 }
 
 /// Names that the statement would have bound are not known, whatever they were before.

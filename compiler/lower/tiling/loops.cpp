@@ -61,6 +61,8 @@ constexpr int64_t kStreamingWarps = 16;
 /// Rows that one thread reads at one time, where all are long and are read once: more of memory is under way. And that
 /// many elements are long.
 constexpr int64_t kStreamedRows = 8, kStreamedLength = 256;
+/// Bytes that one thread has to fetch ahead of itself: more than a core's own caches keep from one run to the next.
+constexpr int64_t kFromMemory = int64_t{4} << 20;
 /// The least block of a row whose length is known at run time only and which is walked as a whole: one thread's, and
 /// that of a block of threads.
 constexpr int64_t kLeastRow = 64, kLeastRowOfBlock = 256;
@@ -87,7 +89,7 @@ public:
     out_.oneStep = r().size() == 1 && r()[0].isConst() && r()[0].constValue() <= out_.inner;
     out_.warps = kernel_.serial ? 1 : warpsFor(elementsOfTile(), elementsOfThread());
     out_.keepsLoads = target_.threadBlocks && out_.shape != Shape::Unrolled && out_.oneStep;
-    out_.streams = target_.threadBlocks && readsOnly() && (lastInnerPhase_ == 0 || out_.keepsLoads);
+    out_.streams = target_.threadBlocks ? readsOnly() && (lastInnerPhase_ == 0 || out_.keepsLoads) : streamsRows() && comesFromMemory();
     out_.carriesTiles = folds && target_.threadBlocks && !kernel_.serial && !out_.oneStep;
     return std::move(out_);
   }
@@ -386,6 +388,14 @@ private:
 
   /// Rows are read once, in order, and little is computed.
   bool streamsRows() const { return out_.shape == Shape::Rows && readsOnly() && lastInnerPhase_ == 0 && cheapFold(); }
+
+  /// More is read than caches near a core hold.
+  bool comesFromMemory() const {
+    int64_t elements = 1;
+    for (const std::vector<Expr> *ranges : {&x(), &r()})
+      for (Expr e : *ranges) elements = std::min(elements * (e.isConst() ? std::max<int64_t>(e.constValue(), 0) : 1), kFromMemory);
+    return elements * 16 / vectorOfThread() >= kFromMemory;
+  }
 
   /// Elements of one access of 16 bytes, of the widest that the inner nodes read.
   int64_t vectorOfThread() const {

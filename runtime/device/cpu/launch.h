@@ -39,6 +39,8 @@ private:
                      const void *values, int64_t n, int is_float);
   void print(uint64_t program, const char *text, const void *values, int64_t n, int is_float);
   neso_status failure();
+  /// Whether this launch of a kernel goes backwards: each second one.
+  bool turn(neso_cpu_kernel_fn function);
 
   pool pool_;
   int threads_ = 1;
@@ -50,6 +52,7 @@ private:
   size_t scratch_stride_ = 0;
   array<neso_kernel_env> envs_; // one a thread
   array<work_share> shares_;    // one a thread
+  uint64_t backwards_ = 0;      // a bit for a hash of the kernel
 
   // Of the launch under way.
   const char *kernel_ = nullptr;

@@ -600,6 +600,25 @@ both = triton.jit(do_not_specialize=["n"])(body)
   EXPECT_TRUE(holds(compileText(source, r), "tensor<4xi32>"));
 }
 
+TEST(Kernels, WhatWrapsAKernelByACallAndIsNotKnownLeavesIt) {
+  const std::string source = R"(
+from somewhere import tuner, other
+def body(x, n, B: tl.constexpr):
+    tl.store(x + tl.arange(0, B), n)
+k = triton.jit(body)
+k = tuner(configs=[1])(k)
+f = triton.jit(body)
+f = other(1)
+)";
+  KernelRequest r;
+  r.signature = "*fp32,i32";
+  r.constexprs = {{"B", "16"}};
+  r.function = "k";
+  EXPECT_TRUE(holds(compileText(source, r), "tensor<16xi32>")) << compileText(source, r);
+  r.function = "f";
+  EXPECT_TRUE(holds(compileText(source, r), "E1045")) << compileText(source, r);
+}
+
 TEST(Kernels, TypesOfPyTorchAndConstexprsOfFunctions) {
   const std::string source = R"(
 _MIN = tl.constexpr(torch.finfo(torch.float32).min)
