@@ -243,5 +243,60 @@ def complex_block_factors():
     ]
 
 
+def matrices_of_any_size():
+    """Triangular solves, LU and Cholesky of matrices whose sizes are inputs, or larger than what is written out column by column."""
+    n, batch, any_n = Dim("n", min=8, max=200), Dim("b", min=1, max=64), Dim("n", min=2, max=200)
+    real = lambda *shape: torch.randn(*shape, dtype=torch.float64)
+    square = dict(dynamic=({0: batch, 1: n, 2: n}, {0: batch, 1: n}), more=[lambda: (real(1, 8, 8), real(1, 8, 3)), lambda: (real(1, 11, 11), real(1, 11, 3))])
+
+    def positive(a):
+        return a @ a.mH + 0.5 * torch.eye(a.shape[-1], dtype=a.dtype)
+
+    def triangular(a, b):
+        a = a.tanh() + 3 * torch.eye(a.shape[-1], dtype=a.dtype)
+        return (L.solve_triangular(a, b, upper=True), L.solve_triangular(a, b, upper=False, unitriangular=True), L.solve_triangular(a, b.mT, upper=True, left=False),
+                torch.triangular_solve(b, a, upper=False, transpose=True)[0], L.solve_triangular(a[0], b[:, :, :1], upper=False))
+
+    def systems(a, b):
+        packed, pivots = L.lu_factor(a)
+        return L.solve(a, b), L.solve(a, b.mT, left=False), L.solve(a, b[..., 0]), L.lu_solve(packed, pivots, b), L.lu_solve(packed, pivots, b.mT, left=False), L.lu_solve(packed, pivots, b, adjoint=True)
+
+    def wide(a, b):
+        return L.lu_factor_ex(torch.cat([a, b], 2))
+
+    def tall(a, b):
+        return L.lu(torch.cat([a, b], 2).mT)
+
+    def unpacked(a, b):
+        return (*torch.lu_unpack(*L.lu_factor(a)), L.lu_factor_ex(a * 0)[2])
+
+    def numbers_of(a, b):
+        return L.inv(a), L.inv_ex(a * 0 + torch.eye(a.shape[-1], dtype=a.dtype).tril(-1))[1], L.det(a), *L.slogdet(a), torch.logdet(positive(a))
+
+    def cholesky(a, b):
+        a = positive(a)
+        low, high = L.cholesky(a), L.cholesky(a, upper=True)
+        bad = torch.eye(a.shape[-1], dtype=a.dtype) * torch.where(torch.arange(a.shape[-1]) > 0, -1, 1)
+        return low, high, torch.cholesky_solve(b, low), torch.cholesky_solve(b, high, upper=True), torch.cholesky_inverse(low), L.cholesky_ex(bad)[1], L.cholesky_ex(a)[1]
+
+    def of_complex(re, im):
+        z = torch.complex(re, im)
+        low = L.cholesky(positive(z))
+        return L.solve(z, im.to(z.dtype)), L.det(z), low, L.solve_triangular(low, z, upper=False), torch.cholesky_solve(z, low), *L.lu_factor(z)
+
+    def large(x):
+        a = torch.outer(x, x.flip(0)).cos() + 4 * torch.diag(x)
+        low = L.cholesky(positive(a))
+        sign, size = L.slogdet(a)
+        return L.solve(a, x), L.inv(a)[3], sign, size, low[-1], L.solve_triangular(low, x[:, None], upper=False), L.lu_factor(a)[1]
+
+    both = lambda: (real(2, 9, 9), real(2, 9, 3))
+    return [Case(f.__name__, f, both, **square) for f in (triangular, systems, wide, tall, unpacked, numbers_of, cholesky)] + [
+        Case("complex", of_complex, lambda: (real(9, 9), real(9, 9)), dynamic=({0: n, 1: n}, {0: n, 1: n}), more=[lambda: (real(8, 8), real(8, 8)), lambda: (real(11, 11), real(11, 11))]),
+        Case("float32", lambda a: (L.inv(a), L.cholesky(positive(a))), lambda: (torch.randn(6, 6),), dynamic=({0: any_n, 1: any_n},), more=[lambda: (torch.randn(2, 2),), lambda: (torch.randn(3, 3),)]),
+        c("large", large, "f64 70"),
+    ]
+
+
 def groups():
-    return {f.__name__: f() for f in (general_eigenvalues, complex_eigenvalues, block_factors, data_splits, exponentials, complex_factors, complex_block_factors, graded_factors)}
+    return {f.__name__: f() for f in (general_eigenvalues, complex_eigenvalues, block_factors, data_splits, exponentials, complex_factors, complex_block_factors, graded_factors, matrices_of_any_size)}

@@ -4,18 +4,26 @@
 #include <cmath>
 #include <cstring>
 
+#include "lower/graph_to_loops/factor_turns.h"
 #include "lower/graph_to_loops/in_place.h"
 
 namespace neso::lower {
 
 std::string matrixFault(const Tensor &a) { return a.isComplex() ? "complex matrices are not supported" : numberFault(a); }
 
-std::string numberFault(const Tensor &a) {
+static std::string anySizeFault(const Tensor &a) {
   if (a.rank() < 2) return "the argument is no matrix";
   if (toReal(a.dtype()) != DType::F32 && toReal(a.dtype()) != DType::F64) return "only float32 and float64 matrices are supported";
-  for (int64_t d : {-2, -1})
-    if (!a.size(d).asConst() || a.size(d).constValue() > kMostColumns)
-      return "matrices of symbolic size or of more than 64 rows or columns are not supported";
+  return "";
+}
+
+static bool isSmall(const Tensor &a) {
+  return a.size(-2).asConst() && a.size(-1).asConst() && rowsOf(a) <= kMostColumns && columnsOf(a) <= kMostColumns;
+}
+
+std::string numberFault(const Tensor &a) {
+  if (std::string why = anySizeFault(a); !why.empty()) return why;
+  if (!isSmall(a)) return "matrices of symbolic size or of more than 64 rows or columns are not supported";
   return "";
 }
 
@@ -51,7 +59,7 @@ Tensor matrixOf(Lowering &ctx, DType t, const Sizes &batch, Expr rows, Expr colu
       .realize();
 }
 
-Tensor identityMatrix(const Tensor &like, int64_t rows, int64_t columns) {
+Tensor identityMatrix(const Tensor &like, Expr rows, Expr columns) {
   DType t = toReal(like.dtype());
   const Tensor one = matrixOf(like.ctx(), t, batchOf(like), rows, columns, [t](BodyBuilder &b, const Index &, Expr r, Expr c) {
     return b.cast(b.compare(OpKind::Eq, r, c), t);
@@ -72,10 +80,15 @@ Step::Step(Lowering &ctx, int64_t column) {
 // LU
 
 namespace {
-/// a with rows permuted = L U, both in `packed`; pivot[j] is the row (I64, from 0) that changed places with row j.
+/// The rows (I64, from 0) that changed places with row 0, 1 …: one tensor for each, or, of large matrices, all in one as [..., k].
+struct Pivots {
+  Tensors each;
+  Tensor all;
+};
+/// a with rows permuted = L U, both in `packed`.
 struct Lu {
   Tensor packed;
-  Tensors pivot;
+  Pivots pivot;
 };
 } // namespace
 
@@ -107,7 +120,7 @@ static Lu luOf(const Tensor &a0, int64_t n, bool pivoting = true) {
     } else {
       p = fullInt(ctx, batchOf(a), DType::I64, j);
     }
-    out.pivot.push_back(p);
+    out.pivot.each.push_back(p);
     a = numberMatrixOf(ctx, a.dtype(), batchOf(a), m, a.size(-1), [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
       Val pv = p.at(b, i);
       Expr from = pivoting ? b.indirect(swapped(b, r, step, pv), m, false, false) : r,
@@ -125,17 +138,22 @@ static Lu luOf(const Tensor &a0, int64_t n, bool pivoting = true) {
   return out;
 }
 
-static Lu luOf(const Tensor &a, bool pivoting = true) { return luOf(a, columnsOf(a), pivoting); }
+static Lu luOf(const Tensor &a, bool pivoting = true) {
+  if (isSmall(a)) return luOf(a, columnsOf(a), pivoting);
+  const LuInTurns lu = luInTurns(a, pivoting);
+  return {lu.packed, {{}, lu.pivots}};
+}
 
 /// Row numbers [..., m] after all changes of places.
-static Tensor permutationOf(const Tensors &pivot, const Tensor &like) {
+static Tensor permutationOf(const Pivots &pivot, const Tensor &like) {
+  if (pivot.all.valid()) return orderInTurns(pivot.all, like.size(-2));
   Lowering &ctx = like.ctx();
   int64_t m = rowsOf(like);
   Sizes sizes = batchOf(like);
   sizes.push_back(m);
   Tensor order = iota(ctx, sizes, static_cast<int64_t>(sizes.size()) - 1);
-  for (size_t j = 0; j < pivot.size(); ++j) {
-    Tensor old = order, p = pivot[j];
+  for (size_t j = 0; j < pivot.each.size(); ++j) {
+    Tensor old = order, p = pivot.each[j];
     const Step step(ctx, static_cast<int64_t>(j));
     order = Tensor::lazy(ctx, DType::I64, sizes, [=](BodyBuilder &b, const Index &i) {
       Index k = i;
@@ -147,17 +165,23 @@ static Tensor permutationOf(const Tensors &pivot, const Tensor &like) {
   return order;
 }
 
-static Tensors pivotsOf(const Tensor &given, int64_t count) {
-  Tensors out;
-  for (int64_t j = 0; j < count; ++j)
-    out.push_back(map(cast(select(given, -1, j), DType::I64), [](Val v) { return v - 1.0; }).realize());
+/// Those that ATen gives beside the factors `packed`.
+static Pivots pivotsOf(const Tensor &given, const Tensor &packed) {
+  Pivots out;
+  if (!isSmall(packed)) {
+    out.all = map(cast(given, DType::I64), [](Val v) { return v - 1.0; }).realize();
+    return out;
+  }
+  for (int64_t j = 0; j < std::min(rowsOf(packed), columnsOf(packed)); ++j)
+    out.each.push_back(map(cast(select(given, -1, j), DType::I64), [](Val v) { return v - 1.0; }).realize());
   return out;
 }
 
 /// [..., k] as LAPACK numbers rows: from 1, I32.
 static Tensor pivotVector(const Lu &lu) {
+  if (lu.pivot.all.valid()) return cast(map(lu.pivot.all, [](Val v) { return v + 1.0; }), DType::I32);
   Tensors parts;
-  for (const Tensor &p : lu.pivot)
+  for (const Tensor &p : lu.pivot.each)
     parts.push_back(unsqueeze(cast(map(p, [](Val v) { return v + 1.0; }), DType::I32), p.rank()));
   if (parts.empty()) {
     Sizes sizes = batchOf(lu.packed);
@@ -169,7 +193,7 @@ static Tensor pivotVector(const Lu &lu) {
 
 static Tensor diagonalOf(const Tensor &a) {
   Sizes sizes = batchOf(a);
-  sizes.push_back(std::min(rowsOf(a), columnsOf(a)));
+  sizes.push_back(min(a.size(-2), a.size(-1)));
   return remap(a, sizes, [](const Index &i) {
     Index j = i;
     j.push_back(i.back());
@@ -179,14 +203,14 @@ static Tensor diagonalOf(const Tensor &a) {
 
 /// The number (from 1) of the first element of a [..., n] for which `bad` holds, 0 if there is none; I32.
 static Tensor firstBad(const Tensor &d, const std::function<Val(Val)> &bad) {
-  int64_t n = d.size(-1).constValue();
+  // Larger than any number of an element.
+  constexpr int64_t kNone = int64_t{1} << 30;
   Sizes batch(d.sizes().begin(), d.sizes().end() - 1);
-  if (n == 0) return fullInt(d.ctx(), batch, DType::I32, 0);
+  if (d.size(-1).isConst(0)) return fullInt(d.ctx(), batch, DType::I32, 0);
   Tensor at = Tensor::lazy(d.ctx(), DType::I64, d.sizes(), [=](BodyBuilder &b, const Index &i) {
-    return where(bad(d.at(b, i)), b.index(i.back() + 1), b.constantInt(DType::I64, n + 1));
+    return where(bad(d.at(b, i)), b.index(i.back() + 1), b.constantInt(DType::I64, kNone));
   });
-  return cast(map(amin(at, {-1}, false), [n](Val v) { return where(v > static_cast<double>(n), num(v, 0), v); }),
-              DType::I32);
+  return cast(map(amin(at, {-1}, false), [](Val v) { return where(v >= static_cast<double>(kNone), num(v, 0), v); }), DType::I32);
 }
 
 static Tensor luInfo(const Lu &lu) {
@@ -196,25 +220,25 @@ static Tensor luInfo(const Lu &lu) {
   return firstBad(sizes, [](Val v) { return eq(v, 0.0); });
 }
 
-static Tensor lowerOf(const Tensor &packed, int64_t k) {
-  return numberMatrixOf(packed.ctx(), packed.dtype(), batchOf(packed), rowsOf(packed), k, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+static Tensor lowerOf(const Tensor &packed, Expr k) {
+  return numberMatrixOf(packed.ctx(), packed.dtype(), batchOf(packed), packed.size(-2), k, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
     const Complex v = numberOf(b, packed, i, r, c), one{num(v.re, 1), {}}, none{num(v.re, 0), {}};
     return where(b.compare(OpKind::Gt, r, c), v, where(b.compare(OpKind::Eq, r, c), one, none));
   });
 }
 
-static Tensor upperOf(const Tensor &packed, int64_t k) {
-  return numberMatrixOf(packed.ctx(), packed.dtype(), batchOf(packed), k, columnsOf(packed), [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+static Tensor upperOf(const Tensor &packed, Expr k) {
+  return numberMatrixOf(packed.ctx(), packed.dtype(), batchOf(packed), k, packed.size(-1), [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
     const Complex v = numberOf(b, packed, i, r, c);
     return where(b.compare(OpKind::Le, r, c), v, Complex{num(v.re, 0), {}});
   });
 }
 
 /// P [..., m, m] with a = P L U.
-static Tensor permutationMatrix(const Tensors &pivot, const Tensor &like) {
+static Tensor permutationMatrix(const Pivots &pivot, const Tensor &like) {
   Tensor order = permutationOf(pivot, like);
   DType t = toReal(like.dtype());
-  const Tensor moves = matrixOf(like.ctx(), t, batchOf(like), rowsOf(like), rowsOf(like), [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+  const Tensor moves = matrixOf(like.ctx(), t, batchOf(like), like.size(-2), like.size(-2), [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
     Index at = i;
     at.push_back(c);
     return b.cast(eq(order.at(b, at), b.index(r)), t);
@@ -246,6 +270,7 @@ static void broadcastBatch(Tensor &a, Tensor &b) {
 /// t x = b by substitution; only one triangle of t is read.
 static Tensor solveTriangular(Tensor t, Tensor b0, bool upper, bool unit) {
   broadcastBatch(t, b0);
+  if (!isSmall(t)) return triangularInTurns(t, b0, upper, unit);
   t = source(t);
   Tensor x = b0;
   x.realize();
@@ -267,10 +292,10 @@ static Tensor solveTriangular(Tensor t, Tensor b0, bool upper, bool unit) {
 }
 
 /// With the factors of a.
-static Tensor solveLu(const Tensor &packed, const Tensors &pivot, const Tensor &b0, bool adjoint) {
+static Tensor solveLu(const Tensor &packed, const Pivots &pivot, const Tensor &b0, bool adjoint) {
   Tensor lu = packed, b = b0;
-  int64_t n = rowsOf(lu);
-  if (n == 0) {
+  const Expr n = lu.size(-2);
+  if (n.isConst(0)) {
     broadcastBatch(lu, b);
     return b;
   }
@@ -304,11 +329,12 @@ struct Solution {
 
 /// a x = b.
 static Solution solved(const Tensor &a, const Tensor &b) {
-  const int64_t n = rowsOf(a), last = a.rank() - 1;
-  if (n == 0 || a.dtype() != b.dtype() || batchOf(a) != batchOf(b)) {
+  const int64_t last = a.rank() - 1;
+  if (!isSmall(a) || rowsOf(a) == 0 || a.dtype() != b.dtype() || batchOf(a) != batchOf(b)) {
     const Lu lu = luOf(a);
     return {lu, solveLu(lu.packed, lu.pivot, b, false)};
   }
+  const int64_t n = rowsOf(a);
   // The steps that factor a bring b to L^-1 P b beside it.
   Lu lu = luOf(concat({a, b}, last), n);
   const Tensor y = slice(lu.packed, last, n, b.size(-1));
@@ -329,7 +355,7 @@ static bool isVector(const Tensor &a, const Tensor &b) {
 
 static Tensors solveOp(OpCall &o) {
   Tensor a = o.t("A"), b = o.t("B");
-  if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = anySizeFault(a); !why.empty()) return o.fail(why);
   bool left = o.flag("left", true), vector = left && isVector(a, b);
   if (vector) b = unsqueeze(b, b.rank());
   // The factors that are given beside are those of a: X a = b is a^H X^H = b^H then.
@@ -390,6 +416,11 @@ static Cholesky choleskyOf(const Tensor &a0, bool upper) {
   const Tensor given = upper ? transpose(conjugateOf(a0), -2, -1) : a0;
   given.realize();
   Lowering &ctx = given.ctx();
+  const auto badPivot = [](Val v) { return !(v > 0.0); };
+  if (!isSmall(given)) {
+    const CholeskyInTurns done = choleskyInTurns(given);
+    return {upper ? transpose(conjugateOf(done.l), -2, -1) : done.l, firstBad(done.pivots, badPivot)};
+  }
   const int64_t n = rowsOf(given);
   Tensor a = numberMatrixOf(ctx, given.dtype(), batchOf(given), n, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
     return where(b.compare(OpKind::Ge, r, c), numberOf(b, given, i, r, c), conjugate(numberOf(b, given, i, c, r)));
@@ -413,7 +444,7 @@ static Cholesky choleskyOf(const Tensor &a0, bool upper) {
     whole.push_back(part.isComplex() ? Tensor::complex(lowered(part.real()), lowered(part.imag()), part.dtype()) : lowered(part));
   }
   const Tensor l = whole.size() == 1 ? whole[0] : concat(whole, whole[0].rank() - 1);
-  const Tensor info = firstBad(concat(pivots, pivots[0].rank() - 1), [](Val v) { return !(v > 0.0); });
+  const Tensor info = firstBad(concat(pivots, pivots[0].rank() - 1), badPivot);
   return {upper ? transpose(conjugateOf(l), -2, -1) : l, info};
 }
 
@@ -558,7 +589,7 @@ static Tensors determinants(OpCall &o) {
   const std::string &n = o.node.target;
   const std::string_view matrix = o.has("A") ? "A" : "self";
   Tensor a = o.t(matrix);
-  if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = anySizeFault(a); !why.empty()) return o.fail(why);
   // The factors that ATen gives beside are those of the transpose where it need not copy for them; gradients count on it.
   const graph::TensorType *given = o.typeOf(matrix);
   const bool turned = (n == "aten._linalg_det.default" || n == "aten._linalg_slogdet.default") && !a.isComplex() && given &&
@@ -568,9 +599,16 @@ static Tensors determinants(OpCall &o) {
   d.reused();
   const DType type = a.dtype(), t = toReal(type);
   Tensor sign = full(o.ctx, batchOf(a), t, 1);
-  for (size_t j = 0; j < lu.pivot.size(); ++j) {
-    Tensor xs[] = {sign, lu.pivot[j]};
-    Tensor was = sign, p = lu.pivot[j];
+  if (lu.pivot.all.valid()) {
+    const Tensor pivots = lu.pivot.all;
+    const Tensor signs = Tensor::lazy(o.ctx, t, pivots.sizes(), [=](BodyBuilder &b, const Index &i) {
+      const Val keeps = eq(pivots.at(b, i), b.index(i.back()));
+      return where(keeps, b.constant(t, 1), b.constant(t, -1));
+    });
+    sign = reduceDims(loops::ReduceKind::Prod, signs, {-1}, false, t);
+  }
+  for (size_t j = 0; j < lu.pivot.each.size(); ++j) {
+    Tensor was = sign, p = lu.pivot.each[j];
     sign = Tensor::lazy(o.ctx, t, batchOf(a), [=](BodyBuilder &b, const Index &i) {
       Val s = was.at(b, i);
       return where(eq(p.at(b, i), static_cast<double>(j)), s, -s);
@@ -597,26 +635,26 @@ static Tensors determinants(OpCall &o) {
 static Tensors luOp(OpCall &o) {
   const std::string &n = o.node.target;
   Tensor a = o.t(o.has("A") ? "A" : "self");
-  if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = anySizeFault(a); !why.empty()) return o.fail(why);
   Lu lu = luOf(a, o.flag("pivot", true));
   if (n != "aten.linalg_lu.default") {
     Tensors out{lu.packed, pivotVector(lu)};
     if (o.outCount() > 2) out.push_back(luInfo(lu));
     return out;
   }
-  int64_t k = std::min(rowsOf(a), columnsOf(a));
+  const Expr k = min(a.size(-2), a.size(-1));
   Tensor p = o.flag("pivot", true) ? permutationMatrix(lu.pivot, lu.packed) : full(o.ctx, o.out().sizes, a.dtype(), 0);
   return {p, lowerOf(lu.packed, k), upperOf(lu.packed, k)};
 }
 
 static Tensors luUnpack(OpCall &o) {
   Tensor packed = o.t("LU_data");
-  if (std::string why = numberFault(packed); !why.empty()) return o.fail(why);
+  if (std::string why = anySizeFault(packed); !why.empty()) return o.fail(why);
   packed.realize();
-  int64_t k = std::min(rowsOf(packed), columnsOf(packed));
+  const Expr k = min(packed.size(-2), packed.size(-1));
   Tensors out;
   if (o.flag("unpack_pivots", true))
-    out.push_back(permutationMatrix(pivotsOf(o.t("LU_pivots"), k), packed));
+    out.push_back(permutationMatrix(pivotsOf(o.t("LU_pivots"), packed), packed));
   else
     out.push_back(full(o.ctx, o.out(0).sizes, packed.dtype(), 0));
   if (o.flag("unpack_data", true))
@@ -630,9 +668,9 @@ static Tensors luUnpack(OpCall &o) {
 static Tensors luSolve(OpCall &o) {
   bool old = o.node.target == "aten.lu_solve.default";
   Tensor packed = o.t(old ? "LU_data" : "LU"), given = o.t(old ? "LU_pivots" : "pivots"), b = o.t(old ? "self" : "B");
-  if (std::string why = numberFault(packed); !why.empty()) return o.fail(why);
+  if (std::string why = anySizeFault(packed); !why.empty()) return o.fail(why);
   packed.realize();
-  Tensors pivot = pivotsOf(given, rowsOf(packed));
+  const Pivots pivot = pivotsOf(given, packed);
   bool left = o.flag("left", true), adjoint = o.flag("adjoint");
   if (left) return {solveLu(packed, pivot, b, adjoint)};
   // X A = B is A^H X^H = B^H.
@@ -642,7 +680,7 @@ static Tensors luSolve(OpCall &o) {
 static Tensors triangularOp(OpCall &o) {
   bool old = o.node.target == "aten.triangular_solve.default";
   Tensor a = o.t(old ? "A" : "self"), b = o.t(old ? "self" : "B");
-  if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = anySizeFault(a); !why.empty()) return o.fail(why);
   bool upper = o.flag("upper", true), unit = o.flag("unitriangular"), turned = old && o.flag("transpose"),
        left = old || o.flag("left", true);
   Tensor t = turned != !left ? transpose(a, -2, -1) : a;
@@ -655,8 +693,8 @@ static Tensors triangularOp(OpCall &o) {
 
 static Tensors inverseOp(OpCall &o) {
   Tensor a = o.t(o.has("A") ? "A" : "self");
-  if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
-  const auto &[lu, x] = solved(a, identityMatrix(a, rowsOf(a), rowsOf(a)));
+  if (std::string why = anySizeFault(a); !why.empty()) return o.fail(why);
+  const auto &[lu, x] = solved(a, identityMatrix(a, a.size(-2), a.size(-1)));
   Tensors out{x};
   if (o.outCount() > 1) out.push_back(luInfo(lu));
   return out;
@@ -675,20 +713,20 @@ static void addFactorisations(OpTable &t) {
   t.add("linalg_qr.default qr.default", qrOp);
   t.add("linalg_cholesky.default linalg_cholesky_ex.default cholesky.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("self");
-    if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
+    if (std::string why = anySizeFault(a); !why.empty()) return o.fail(why);
     Cholesky c = choleskyOf(a, o.flag("upper"));
     if (o.outCount() > 1) return {c.l, c.info};
     return {c.l};
   });
   t.add("cholesky_solve.default", [](OpCall &o) -> Tensors {
     Tensor l = o.t("input2");
-    if (std::string why = numberFault(l); !why.empty()) return o.fail(why);
+    if (std::string why = anySizeFault(l); !why.empty()) return o.fail(why);
     return {choleskySolve(o.t("self"), l, o.flag("upper"))};
   });
   t.add("cholesky_inverse.default", [](OpCall &o) -> Tensors {
     Tensor l = o.t("self");
-    if (std::string why = numberFault(l); !why.empty()) return o.fail(why);
-    return {choleskySolve(identityMatrix(l, rowsOf(l), rowsOf(l)), l, o.flag("upper"))};
+    if (std::string why = anySizeFault(l); !why.empty()) return o.fail(why);
+    return {choleskySolve(identityMatrix(l, l.size(-2), l.size(-1)), l, o.flag("upper"))};
   });
 }
 

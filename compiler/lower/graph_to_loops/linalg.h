@@ -1,6 +1,6 @@
 // Factorisations of small matrices: one or two loop nests for each column, the same ones for all, or a loop of the program (turns.h). Matrices are the last two dims of
-// a tensor whose leading dims are a batch; their sizes are constants of at most kMostColumns, which every caller checks
-// with matrixFault().
+// a tensor whose leading dims are a batch; their sizes are constants of at most kMostColumns, which callers check with matrixFault().
+// Triangular solves, LU and Cholesky take any size: factor_turns.h.
 #pragma once
 #include "lower/graph_to_loops/complex_val.h"
 #include "lower/graph_to_loops/op_call.h"
@@ -35,7 +35,7 @@ inline Index extended(Index batch, Expr e) {
   batch.push_back(e);
   return batch;
 }
-Tensor identityMatrix(const Tensor &like, int64_t rows, int64_t columns);
+Tensor identityMatrix(const Tensor &like, Expr rows, Expr columns);
 
 /// The number of a column that a step works on, as the data of a constant: the loops of all steps are then the same but
 /// for the buffers, and are compiled once.
