@@ -74,3 +74,46 @@ def causal_blocks():
     causal = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)
     return [c(f"{name}_{dtype}", causal, *(f"{dtype} {s}" for s in sizes)) for dtype in ("bf16", "f32")
             for name, sizes in (("square", ("1x3x150x16",) * 3), ("fewer_keys", ("2x1x140x16", "2x1x70x16", "2x1x70x8")), ("more_keys", ("1x2x70x8", "1x2x150x8", "1x2x150x8")))]
+
+
+def by_formula(q, k, v, bias, causal, scale):
+    """PyTorch's formula in f64, and the log-sum-exp of each row."""
+    scores = q.double() @ k.double().mT * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if bias is not None:
+        scores = scores + bias.double()
+    if causal:
+        scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -math.inf)
+    return (torch.softmax(scores, -1) @ v.double()).to(q.dtype), scores.logsumexp(-1).float()
+
+
+def efficient(q, k, v, bias, compute_log_sumexp, dropout_p=0.0, is_causal=False, *, scale=None):
+    y, sums = by_formula(q, k, v, bias, is_causal, scale)
+    # What the kernels for GPUs give: rows up to a multiple of 32, those behind the last infinite, or none.
+    rows = sums.shape[-1] if compute_log_sumexp else 0
+    sums = F.pad(sums, (0, -rows % 32), value=math.inf) if rows else sums[..., :0]
+    return y.transpose(1, 2).contiguous().transpose(1, 2), sums, torch.zeros((), dtype=torch.int64), torch.zeros((), dtype=torch.int64)
+
+
+def flash(q, k, v, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None):
+    y, sums = by_formula(q, k, v, None, is_causal, scale)
+    none = torch.empty(0, dtype=q.dtype)
+    return y.transpose(1, 2).contiguous().transpose(1, 2), sums, None, None, q.shape[2], k.shape[2], torch.zeros(2, dtype=torch.uint64), torch.zeros((), dtype=torch.uint64), none
+
+
+def attention_of_gpus():
+    """The operators that attention becomes where a model is exported on a GPU and decomposed. They have no kernels for CPUs: the formula is registered."""
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("_scaled_dot_product_efficient_attention", efficient, "CPU")
+    library.impl("_scaled_dot_product_flash_attention", flash, "CPU")
+    attention_of_gpus.library = library  # registrations end with it
+    aten = torch.ops.aten
+    whole = lambda q, k, v, **kw: aten._scaled_dot_product_efficient_attention(q, k, v, None, True, **kw)[:2]
+    return [
+        c("efficient", lambda q, k, v: aten._scaled_dot_product_efficient_attention(q, k, v, None, False, 0.0, True)[0], Q, "f32 2x4x9x8", "f32 2x4x9x8"),
+        c("efficient_none", lambda q, k, v: aten._scaled_dot_product_efficient_attention(q, k, v, None, False)[:2], Q, K, V),
+        c("efficient_bias", lambda q, k, v, m: aten._scaled_dot_product_efficient_attention(q, k, v, m, False)[0], Q, K, V, "f32 2x4x9x13"),
+        c("efficient_sums", lambda q, k, v: whole(q, k, v, scale=0.3), Q, K, V),
+        c("efficient_sums_of_32", whole, "f32 1x2x32x8", "f32 1x2x9x8", "f32 1x2x9x8"),
+        c("flash", lambda q, k, v: aten._scaled_dot_product_flash_attention(q, k, v, 0.0, True)[0], *["f16 2x4x9x8"] * 3),
+        c("flash_sums", lambda q, k, v: aten._scaled_dot_product_flash_attention(q, k, v, scale=0.3)[:2], *["bf16 2x4x9x8"] * 3),
+    ]

@@ -34,7 +34,7 @@ std::string targetHelp() {
   std::string out;
   for (const Backend *b : backends())
     out += fmt::format("{}{}: {} ({}), {}; without --arch {}", out.empty() ? "" : "; ", b->kind(), kNativeArch,
-                       b->native() ? "this machine" : "this machine's device", b->known(),
+                       b->native() ? "this machine" : "this machine's device; native:NAME: of one that calls itself NAME", b->known(),
                        &b->usual() == b->native() ? "native" : b->usual().name);
   return out;
 }

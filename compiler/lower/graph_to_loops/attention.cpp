@@ -188,6 +188,15 @@ static Tensor widenHeads(const Tensor &x, Expr heads) {
   });
 }
 
+/// The log-sum-exp of each row as PyTorch's kernels give it: the memory-efficient one fills rows up to a multiple of 32 with infinity, or gives none at all.
+static Tensor inKernelsRows(const Tensor &sums, Expr rows, const Sizes &sizes) {
+  if (sizes.back().isConst(0)) return full(sums.ctx(), sizes, sums.dtype(), 0);
+  Sizes own = sizes, none(sizes.size(), Expr(0)), more = none;
+  own.back() = rows, more.back() = sizes.back() - rows;
+  const Tensor flat = reshape(sums, own);
+  return more.back().isConst(0) ? flat : pad(flat, none, more, HUGE_VAL);
+}
+
 static Tensors attentionOp(OpCall &o) {
   Tensor q = o.t("query"), k = o.t("key"), v = o.t("value"),
          mask = o.has("attn_mask") ? o.opt("attn_mask") : o.opt("attn_bias");
@@ -200,7 +209,7 @@ static Tensors attentionOp(OpCall &o) {
   const bool scaleOfRun = !o.has("scale") && !head.isConst();
   const double scale = scaleOfRun ? 1 : o.has("scale") ? o.number("scale") : 1 / std::sqrt(static_cast<double>(head.constValue()));
   // The operator without a kernel of its own gives the weights there, the others the log-sum-exp.
-  const bool wantsSecond = o.outCount() > 1 && o.out(1).rank() > 0, wantsWeights = wantsSecond && o.node.target == "aten._scaled_dot_product_attention_math.default";
+  const bool wantsSecond = o.out(1).rank() > 0 && o.isRead(1), wantsWeights = wantsSecond && o.node.target == "aten._scaled_dot_product_attention_math.default";
   DType t = o.out().dtype;
   Sizes outSizes = o.out().sizes;
   if (scaleOfRun) {
@@ -220,7 +229,7 @@ static Tensors attentionOp(OpCall &o) {
     if (dropped > 0) besides.drop = [&](const Tensor &p) { return withDropout(o, p, dropped); };
     Tensor y = attentionByProducts(q, k, v, mask, causal, scale, t, besides);
     if (!wantsSecond) return {y};
-    return {y, cast(wantsWeights ? second : reshape(second, o.out(1).sizes), o.out(1).dtype)};
+    return {y, cast(wantsWeights ? second : inKernelsRows(second, q.size(-2), o.out(1).sizes), o.out(1).dtype)};
   }
   if (mask.valid())
     while (mask.rank() < 4) mask = unsqueeze(mask, 0);

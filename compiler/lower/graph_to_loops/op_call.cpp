@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "ir/graph/ops.h"
+#include "ir/graph/visit.h"
 #include "lower/graph_to_loops/operand_dtypes.h"
 
 namespace neso::lower {
@@ -324,6 +325,16 @@ bool OpCall::givesFloat() const {
 }
 
 size_t OpCall::outCount() const { return flatOutputs(node).size(); }
+
+bool OpCall::isRead(size_t k) const {
+  const std::vector<ValueId> ids = flatOutputs(node);
+  if (k >= ids.size() || !ids[k].valid()) return false;
+  bool read = false;
+  const auto look = [&](ValueId v) { read |= v == ids[k]; };
+  for (const graph::Node &n : graph_.nodes) graph::forEachInput(n, look);
+  for (const graph::Argument &a : graph_.outputs) graph::forEachValue(a, look);
+  return read;
+}
 
 const graph::TensorType &OpCall::out(size_t i) const {
   static const graph::TensorType none{};

@@ -71,6 +71,8 @@ public:
   /// The type that the exported graph states for a tensor result.
   const graph::TensorType &out(size_t i = 0) const;
   size_t outCount() const;
+  /// Whether anything reads result k. Looks through the graph.
+  bool isRead(size_t k) const;
   /// What the graph calls the number that is the only result.
   Expr outExpr() const;
   /// Whether the only result is a number of Python's type float.
