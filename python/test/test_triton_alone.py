@@ -590,6 +590,95 @@ def test_a_store_in_place_overwrites_nothing_that_was_loaded(how, n, expected):
     np.testing.assert_array_equal(x[:1024], want)
 
 
+STRIDE = tl.constexpr(3)
+
+
+@triton.jit
+def twice(x):
+    return x * 2
+
+
+@triton.aggregate
+class Base:
+    """Fields alone: Triton makes the constructor."""
+    a: tl.tensor
+    n: tl.constexpr = 4
+
+    @triton.jit
+    def total(self, k):
+        return self.a + self.n * k * STRIDE
+
+
+@triton.language.core._aggregate
+class Sums(
+        Base):
+    acc: tl.tensor
+    ptr: tl.tensor
+
+    def __init__(self, acc, ptr, a, n=tl.constexpr(half(8))):
+        self.acc = acc
+        self.ptr = ptr
+        self.a = a
+        self.n = n
+
+    @staticmethod
+    @triton.jit
+    def create(ptr, WIDTH: tl.constexpr):
+        return Sums(tl.zeros([WIDTH], tl.float32), ptr, tl.to_tensor(0))
+
+    @triton.jit
+    def step(self, i):
+        WIDTH: tl.constexpr = self.acc.shape[0]
+        v = tl.load(self.ptr + i * WIDTH + tl.arange(0, WIDTH))
+        return Sums(self.acc + twice(v), self.ptr, self.a + 1)
+
+
+@triton.jit
+def add_up(x, out, n, W: tl.constexpr):
+    s = Sums.create(x, W)
+    for i in range(n):
+        s = s.step(i)
+    tl.store(out + tl.arange(0, W), s.acc)
+    tl.store(out + W, s.total(2).to(tl.float32))
+    b = Base(n, n=tl.constexpr(5))
+    if n > 2:
+        b = Base(n + 1, n=tl.constexpr(5))
+    tl.store(out + W + 1, b.total(1).to(tl.float32))
+    tl.store(out + W + 2, Base(n).total(1).to(tl.float32))
+
+
+@pytest.mark.parametrize("n", [2, 4])
+def test_aggregates(n):
+    x, out = np.arange(64, dtype="f4"), np.zeros(19, "f4")
+    add_up[(1,)](x, out, n, W=16)
+    np.testing.assert_array_equal(out[:16], 2 * x[:16 * n].reshape(n, 16).sum(0))
+    np.testing.assert_array_equal(out[16:], [n + 4 * 2 * 3, n + (n > 2) + 5 * 3, n + 4 * 3])
+
+
+
+def test_tuners_derive_from_tritons():
+    class Mine(triton.runtime.autotuner.Autotuner):
+        def __init__(self, fn, arg_names, configs, key, reset_to_zero, restore_value, **others):
+            super().__init__(fn, arg_names, configs, key, reset_to_zero, restore_value, **others)
+            assert not self.user_defined_pre_hook and self.early_config_prune is not None
+
+    tuned = Mine(combine, combine.arg_names, [triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128})], ["n"], None, None, pre_hook=None, post_hook=None,
+                 prune_configs_by={"early_config_prune": lambda configs, named, **_: configs[1:]}, warmup=1, rep=1, use_cuda_graph=False, do_bench=None, cache_results=False)
+    x, out = np.ones(100, "f4"), np.zeros(100, "f4")
+    tuned[lambda meta: (triton.cdiv(100, meta["BLOCK"]),)](x, x, out, 100)
+    assert tuned.best_config.kwargs == {"BLOCK": 128} and (out == 68).all()
+
+
+def test_the_source_of_a_generated_function_may_be_given():
+    held, text = {}, "def generated(x, out, N: tl.constexpr):\n    i = tl.arange(0, N)\n    tl.store(out + i, twice(tl.load(x + i)) * SCALE)\n"
+    exec(compile(text, "<generated>", "exec"), globals(), held)
+    kernel = triton.jit(held["generated"])
+    kernel.src = text
+    x, out = np.arange(16, dtype="f4"), np.zeros(16, "f4")
+    kernel[(1,)](x, out, N=16)
+    assert kernel.src == text and (out == x * 6).all()
+
+
 def test_names_are_those_of_the_front_end():
     known = set()
     for path in (ROOT / "compiler/frontend/triton").glob("*.cpp"):
@@ -621,7 +710,7 @@ def test_autotune_measures_on_each_gpu(monkeypatch):
 
     chosen = []
     monkeypatch.setattr(_tuning, "JITFunction", Kernel)
-    tuner = _tuning.Autotuner(Kernel(), [_tuning.Config({"B": 1}), _tuning.Config({"B": 2})], ["n"])
+    tuner = _tuning.Autotuner(Kernel(), Kernel.arg_names, [_tuning.Config({"B": 1}), _tuning.Config({"B": 2})], ["n"], None, None)
     monkeypatch.setattr(tuner, "_choose", lambda key, named, args, kwargs: (chosen.append(named["x"].device), tuner.configs[0])[1])
     for device in ("cuda:0", "cuda:1", "cuda:0", "cuda:1", "cpu", "cpu"):
         tuner.run(Tensor(device), 8)

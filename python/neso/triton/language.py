@@ -59,6 +59,9 @@ for _name in "add sub mul truediv floordiv mod pow lshift rshift and or xor lt l
         setattr(constexpr, f"__r{_name}__", _reversed)
 
 
+CONSTEXPR_0, TRITON_MAX_TENSOR_NUMEL = constexpr(0), 1048576
+
+
 class dtype:
     """An element type. `short`: as signatures spell it."""
 
@@ -98,6 +101,13 @@ class _Unwrap(Function):
 
 
 _unwrap_if_constexpr = _Unwrap("language.core", "_unwrap_if_constexpr")
+
+
+def _aggregate(cls):
+    """Marks a class whose objects kernels make: fields with annotations, and methods. Its body goes along with the kernels that name it."""
+    cls.__triton_aggregate__ = True
+    return cls
+
 
 # name → (as signatures spell it, bits)
 TYPES = {"int1": ("i1", 1), "int8": ("i8", 8), "int16": ("i16", 16), "int32": ("i32", 32), "int64": ("i64", 64), "uint8": ("u8", 8), "uint16": ("u16", 16), "uint32": ("u32", 32),
