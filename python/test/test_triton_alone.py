@@ -630,7 +630,7 @@ class Sums(
     def step(self, i):
         WIDTH: tl.constexpr = self.acc.shape[0]
         v = tl.load(self.ptr + i * WIDTH + tl.arange(0, WIDTH))
-        return Sums(self.acc + twice(v), self.ptr, self.a + 1)
+        return tl.aggregate_replace(self, acc=self.acc + twice(v), a=self.a + 1)
 
 
 @triton.jit
@@ -654,6 +654,75 @@ def test_aggregates(n):
     np.testing.assert_array_equal(out[:16], 2 * x[:16 * n].reshape(n, 16).sum(0))
     np.testing.assert_array_equal(out[16:], [n + 4 * 2 * 3, n + (n > 2) + 5 * 3, n + 4 * 3])
 
+
+@triton.jit
+def changed_in_place(out, n):
+    b = Base(n)
+    if n > 2:
+        b.a = n + 1
+    tl.store(out, b.a)
+
+
+def test_fields_of_an_aggregate_are_set_by_its_constructor_alone():
+    with pytest.raises(neso.CompileError, match="E1037") as e:
+        changed_in_place[(1,)](np.zeros(1, "i4"), 5)
+    assert f":{next(n for n, line in enumerate(open(__file__), 1) if line == '        b.a = n + 1' + chr(10))}:" in str(e.value)
+
+
+@triton.jit
+def cut(wide, narrow, halves, singles, codes, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(singles + i, tl.load(wide + i).to(tl.float32, fp_downcast_rounding="rtz"))
+    tl.store(codes + i, tl.load(wide + i).to(tl.float8e5, fp_downcast_rounding="rtz").to(tl.uint8, bitcast=True))
+    tl.store(codes + N + i, tl.load(narrow + i).to(tl.float8e5, fp_downcast_rounding="rtz").to(tl.uint8, bitcast=True))
+    tl.store(codes + 2 * N + i, tl.load(halves + i).to(tl.float8e5, fp_downcast_rounding="rtz").to(tl.uint8, bitcast=True))
+
+
+def toward_zero(x, to):
+    near = x.astype(to)
+    return np.where(np.abs(near.astype(x.dtype)) > np.abs(x), np.nextafter(near, to(0)), near)
+
+
+def test_conversions_cut_where_asked():
+    rng = np.random.default_rng(3)
+    # Down to the least numbers of eight bits, and below.
+    wide = rng.standard_normal(1024) * 2.0**rng.integers(-20, 12, 1024)
+    narrow, halves, singles, codes = wide.astype("f4"), wide.astype("f2"), np.zeros(1024, "f4"), np.zeros(3 * 1024, "u1")
+    cut[(1,)](wide, narrow, halves, singles, codes, N=1024)
+    np.testing.assert_array_equal(singles, toward_zero(wide, np.float32))
+    # A float8e5 is the upper half of an f16.
+    np.testing.assert_array_equal(codes, np.concatenate([toward_zero(wide, np.float16), toward_zero(narrow, np.float16), halves]).view("u2") >> 8)
+
+
+@triton.jit
+def through_e4b15(codes, values, halves, out, singles, out_of_singles, product, N: tl.constexpr):
+    i, j = tl.arange(0, 256), tl.arange(0, N)
+    x = tl.load(codes + i).to(tl.float8e4b15, bitcast=True)
+    tl.store(values + i, x.to(tl.float32))
+    tl.store(values + 256 + i, x + x)
+    tl.store(out + j, tl.load(halves + j).to(tl.float8e4b15).to(tl.uint8, bitcast=True))
+    tl.store(out_of_singles + j, tl.load(singles + j).to(tl.float8e4b15).to(tl.uint8, bitcast=True))
+    square = tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :]
+    y = tl.load(codes + square).to(tl.float8e4b15, bitcast=True)
+    tl.store(product + square, tl.dot(y, tl.full([16, 16], 0.5, tl.float8e4b15)))
+
+
+def test_floats_of_eight_bits_with_bias_15():
+    codes, values, product = np.arange(256).astype("u1"), np.zeros(512, "f4"), np.zeros((16, 16), "f4")
+    halves = np.concatenate([np.arange(0x4000), np.arange(0x8000, 0xc000)]).astype("u2").view("f2")
+    singles = np.nextafter(halves.astype("f4"), np.float32(np.inf))
+    out, out_of_singles = np.zeros(len(halves), "u1"), np.zeros(len(halves), "u1")
+    through_e4b15[(1,)](codes, values, halves, out, singles, out_of_singles, product, N=len(halves))
+    exponent, fraction = codes >> 3 & 15, codes & 7
+    want = np.where(codes & 128, -1, 1) * np.where(exponent, (8 + fraction) * 2.0**(exponent.astype(int) - 18), fraction * 2.0**-17)
+    np.testing.assert_array_equal(values, np.concatenate([want, want * 2]))
+    np.testing.assert_allclose(product, np.repeat(want.reshape(16, 16).sum(1, keepdims=True) / 2, 16, 1), rtol=1e-6)
+
+    def nearest(bits):
+        # Halves go away from zero, and 1.75 is the most.
+        return bits >> 8 & 128 | (np.minimum(bits & 0x7fff, 0x3f00) * 2 + 128) >> 8
+    np.testing.assert_array_equal(out, nearest(halves.view("u2").astype(int)))
+    np.testing.assert_array_equal(out_of_singles, nearest(toward_zero(singles, np.float16).view("u2").astype(int)))
 
 
 def test_tuners_derive_from_tritons():

@@ -114,7 +114,7 @@ TYPES = {"int1": ("i1", 1), "int8": ("i8", 8), "int16": ("i16", 16), "int32": ("
          "uint64": ("u64", 64), "float8e4nv": ("fp8e4nv", 8), "float8e5": ("fp8e5", 8), "float8e4b8": ("fp8e4b8", 8), "float8e5b16": ("fp8e5b16", 8),
          "float8e4b15": ("fp8e4b15", 8), "float16": ("fp16", 16), "bfloat16": ("bf16", 16), "float32": ("fp32", 32), "float64": ("fp64", 64)}
 # What the front end knows; its tables are the truth, and a test compares.
-FUNCTIONS = """PointerType _experimental_descriptor_load _experimental_make_tensor_descriptor add advance arange argmax argmin associative_scan assume
+FUNCTIONS = """PointerType _experimental_descriptor_load _experimental_make_tensor_descriptor add advance aggregate_replace arange argmax argmin associative_scan assume
 atomic_add atomic_and atomic_cas atomic_load atomic_max atomic_min atomic_or atomic_poll atomic_store atomic_xchg atomic_xor bitonic_merge block_type broadcast broadcast_to
 builtin cast cat cdiv clamp condition const constexpr_function cumprod cumsum debug_barrier device_assert device_print dot dot_scaled expand_dims extern_elementwise flip full
 full_like gather get_int_dtype histogram inline_asm_elementwise interleave item join load load_tensor_descriptor logical_and logical_or make_block_ptr make_tensor_descriptor
