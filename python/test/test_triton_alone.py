@@ -590,6 +590,164 @@ def test_a_store_in_place_overwrites_nothing_that_was_loaded(how, n, expected):
     np.testing.assert_array_equal(x[:1024], want)
 
 
+STRIDE = tl.constexpr(3)
+
+
+@triton.jit
+def twice(x):
+    return x * 2
+
+
+@triton.aggregate
+class Base:
+    """Fields alone: Triton makes the constructor."""
+    a: tl.tensor
+    n: tl.constexpr = 4
+
+    @triton.jit
+    def total(self, k):
+        return self.a + self.n * k * STRIDE
+
+
+@triton.language.core._aggregate
+class Sums(
+        Base):
+    acc: tl.tensor
+    ptr: tl.tensor
+
+    def __init__(self, acc, ptr, a, n=tl.constexpr(half(8))):
+        self.acc = acc
+        self.ptr = ptr
+        self.a = a
+        self.n = n
+
+    @staticmethod
+    @triton.jit
+    def create(ptr, WIDTH: tl.constexpr):
+        return Sums(tl.zeros([WIDTH], tl.float32), ptr, tl.to_tensor(0))
+
+    @triton.jit
+    def step(self, i):
+        WIDTH: tl.constexpr = self.acc.shape[0]
+        v = tl.load(self.ptr + i * WIDTH + tl.arange(0, WIDTH))
+        return tl.aggregate_replace(self, acc=self.acc + twice(v), a=self.a + 1)
+
+
+@triton.jit
+def add_up(x, out, n, W: tl.constexpr):
+    s = Sums.create(x, W)
+    for i in range(n):
+        s = s.step(i)
+    tl.store(out + tl.arange(0, W), s.acc)
+    tl.store(out + W, s.total(2).to(tl.float32))
+    b = Base(n, n=tl.constexpr(5))
+    if n > 2:
+        b = Base(n + 1, n=tl.constexpr(5))
+    tl.store(out + W + 1, b.total(1).to(tl.float32))
+    tl.store(out + W + 2, Base(n).total(1).to(tl.float32))
+
+
+@pytest.mark.parametrize("n", [2, 4])
+def test_aggregates(n):
+    x, out = np.arange(64, dtype="f4"), np.zeros(19, "f4")
+    add_up[(1,)](x, out, n, W=16)
+    np.testing.assert_array_equal(out[:16], 2 * x[:16 * n].reshape(n, 16).sum(0))
+    np.testing.assert_array_equal(out[16:], [n + 4 * 2 * 3, n + (n > 2) + 5 * 3, n + 4 * 3])
+
+
+@triton.jit
+def changed_in_place(out, n):
+    b = Base(n)
+    if n > 2:
+        b.a = n + 1
+    tl.store(out, b.a)
+
+
+def test_fields_of_an_aggregate_are_set_by_its_constructor_alone():
+    with pytest.raises(neso.CompileError, match="E1037") as e:
+        changed_in_place[(1,)](np.zeros(1, "i4"), 5)
+    assert f":{next(n for n, line in enumerate(open(__file__), 1) if line == '        b.a = n + 1' + chr(10))}:" in str(e.value)
+
+
+@triton.jit
+def cut(wide, narrow, halves, singles, codes, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(singles + i, tl.load(wide + i).to(tl.float32, fp_downcast_rounding="rtz"))
+    tl.store(codes + i, tl.load(wide + i).to(tl.float8e5, fp_downcast_rounding="rtz").to(tl.uint8, bitcast=True))
+    tl.store(codes + N + i, tl.load(narrow + i).to(tl.float8e5, fp_downcast_rounding="rtz").to(tl.uint8, bitcast=True))
+    tl.store(codes + 2 * N + i, tl.load(halves + i).to(tl.float8e5, fp_downcast_rounding="rtz").to(tl.uint8, bitcast=True))
+
+
+def toward_zero(x, to):
+    near = x.astype(to)
+    return np.where(np.abs(near.astype(x.dtype)) > np.abs(x), np.nextafter(near, to(0)), near)
+
+
+def test_conversions_cut_where_asked():
+    rng = np.random.default_rng(3)
+    # Down to the least numbers of eight bits, and below.
+    wide = rng.standard_normal(1024) * 2.0**rng.integers(-20, 12, 1024)
+    narrow, halves, singles, codes = wide.astype("f4"), wide.astype("f2"), np.zeros(1024, "f4"), np.zeros(3 * 1024, "u1")
+    cut[(1,)](wide, narrow, halves, singles, codes, N=1024)
+    np.testing.assert_array_equal(singles, toward_zero(wide, np.float32))
+    # A float8e5 is the upper half of an f16.
+    np.testing.assert_array_equal(codes, np.concatenate([toward_zero(wide, np.float16), toward_zero(narrow, np.float16), halves]).view("u2") >> 8)
+
+
+@triton.jit
+def through_e4b15(codes, values, halves, out, singles, out_of_singles, product, N: tl.constexpr):
+    i, j = tl.arange(0, 256), tl.arange(0, N)
+    x = tl.load(codes + i).to(tl.float8e4b15, bitcast=True)
+    tl.store(values + i, x.to(tl.float32))
+    tl.store(values + 256 + i, x + x)
+    tl.store(out + j, tl.load(halves + j).to(tl.float8e4b15).to(tl.uint8, bitcast=True))
+    tl.store(out_of_singles + j, tl.load(singles + j).to(tl.float8e4b15).to(tl.uint8, bitcast=True))
+    square = tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :]
+    y = tl.load(codes + square).to(tl.float8e4b15, bitcast=True)
+    tl.store(product + square, tl.dot(y, tl.full([16, 16], 0.5, tl.float8e4b15)))
+
+
+def test_floats_of_eight_bits_with_bias_15():
+    codes, values, product = np.arange(256).astype("u1"), np.zeros(512, "f4"), np.zeros((16, 16), "f4")
+    halves = np.concatenate([np.arange(0x4000), np.arange(0x8000, 0xc000)]).astype("u2").view("f2")
+    singles = np.nextafter(halves.astype("f4"), np.float32(np.inf))
+    out, out_of_singles = np.zeros(len(halves), "u1"), np.zeros(len(halves), "u1")
+    through_e4b15[(1,)](codes, values, halves, out, singles, out_of_singles, product, N=len(halves))
+    exponent, fraction = codes >> 3 & 15, codes & 7
+    want = np.where(codes & 128, -1, 1) * np.where(exponent, (8 + fraction) * 2.0**(exponent.astype(int) - 18), fraction * 2.0**-17)
+    np.testing.assert_array_equal(values, np.concatenate([want, want * 2]))
+    np.testing.assert_allclose(product, np.repeat(want.reshape(16, 16).sum(1, keepdims=True) / 2, 16, 1), rtol=1e-6)
+
+    def nearest(bits):
+        # Halves go away from zero, and 1.75 is the most.
+        return bits >> 8 & 128 | (np.minimum(bits & 0x7fff, 0x3f00) * 2 + 128) >> 8
+    np.testing.assert_array_equal(out, nearest(halves.view("u2").astype(int)))
+    np.testing.assert_array_equal(out_of_singles, nearest(toward_zero(singles, np.float16).view("u2").astype(int)))
+
+
+def test_tuners_derive_from_tritons():
+    class Mine(triton.runtime.autotuner.Autotuner):
+        def __init__(self, fn, arg_names, configs, key, reset_to_zero, restore_value, **others):
+            super().__init__(fn, arg_names, configs, key, reset_to_zero, restore_value, **others)
+            assert not self.user_defined_pre_hook and self.early_config_prune is not None
+
+    tuned = Mine(combine, combine.arg_names, [triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128})], ["n"], None, None, pre_hook=None, post_hook=None,
+                 prune_configs_by={"early_config_prune": lambda configs, named, **_: configs[1:]}, warmup=1, rep=1, use_cuda_graph=False, do_bench=None, cache_results=False)
+    x, out = np.ones(100, "f4"), np.zeros(100, "f4")
+    tuned[lambda meta: (triton.cdiv(100, meta["BLOCK"]),)](x, x, out, 100)
+    assert tuned.best_config.kwargs == {"BLOCK": 128} and (out == 68).all()
+
+
+def test_the_source_of_a_generated_function_may_be_given():
+    held, text = {}, "def generated(x, out, N: tl.constexpr):\n    i = tl.arange(0, N)\n    tl.store(out + i, twice(tl.load(x + i)) * SCALE)\n"
+    exec(compile(text, "<generated>", "exec"), globals(), held)
+    kernel = triton.jit(held["generated"])
+    kernel.src = text
+    x, out = np.arange(16, dtype="f4"), np.zeros(16, "f4")
+    kernel[(1,)](x, out, N=16)
+    assert kernel.src == text and (out == x * 6).all()
+
+
 def test_names_are_those_of_the_front_end():
     known = set()
     for path in (ROOT / "compiler/frontend/triton").glob("*.cpp"):
@@ -621,7 +779,7 @@ def test_autotune_measures_on_each_gpu(monkeypatch):
 
     chosen = []
     monkeypatch.setattr(_tuning, "JITFunction", Kernel)
-    tuner = _tuning.Autotuner(Kernel(), [_tuning.Config({"B": 1}), _tuning.Config({"B": 2})], ["n"])
+    tuner = _tuning.Autotuner(Kernel(), Kernel.arg_names, [_tuning.Config({"B": 1}), _tuning.Config({"B": 2})], ["n"], None, None)
     monkeypatch.setattr(tuner, "_choose", lambda key, named, args, kwargs: (chosen.append(named["x"].device), tuner.configs[0])[1])
     for device in ("cuda:0", "cuda:1", "cuda:0", "cuda:1", "cpu", "cpu"):
         tuner.run(Tensor(device), 8)

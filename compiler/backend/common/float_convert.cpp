@@ -76,18 +76,20 @@ Value *FloatConverter::decodeF8(Value *v, const F8Format &f) {
   return floatOf(b.CreateSelect(b.CreateICmpUGE(magnitude, ci(x, 0x7c)), special, r));
 }
 
-Value *FloatConverter::encodeF8(Value *v, const F8Format &f) {
+Value *FloatConverter::encodeF8(Value *v, const F8Format &f, bool towardZero) {
   Value *bits = bitsOf(v);
   Value *a = b.CreateAnd(bits, ci(bits, 0x7fffffff));
   Value *sign = b.CreateAnd(b.CreateLShr(bits, 24), ci(bits, 0x80));
   const int shift = 23 - f.mantissa;
   Value *odd = b.CreateAnd(b.CreateLShr(a, shift), ci(a, 1));
-  Value *rounded = b.CreateLShr(b.CreateAdd(b.CreateAdd(a, ci(a, (1 << (shift - 1)) - 1)), odd), shift);
+  Value *rounded = b.CreateLShr(towardZero ? a : b.CreateAdd(b.CreateAdd(a, ci(a, (1 << (shift - 1)) - 1)), odd), shift);
   Value *normal = b.CreateSub(rounded, ci(a, (127 - f.bias) << f.mantissa));
-  // Subnormals: adding a power of two rounds at the right place.
-  const int magicExponent = 1 - f.bias - f.mantissa + 23;
-  Value *magic = llvm::ConstantFP::get(shaped(v, b.getFloatTy()), std::ldexp(1.0, magicExponent));
-  Value *tiny = b.CreateSub(bitsOf(b.CreateFAdd(floatOf(a), magic)), bitsOf(magic));
+  // Subnormals are multiples of one power of two: a sum with 2^23 of these rounds at the right place, their number as an integer drops the rest.
+  const int unit = 1 - f.bias - f.mantissa;
+  auto power = [&](int exponent) { return llvm::ConstantFP::get(shaped(v, b.getFloatTy()), std::ldexp(1.0, exponent)); };
+  Value *magic = power(unit + 23);
+  Value *tiny = towardZero ? b.CreateFPToUI(b.CreateFMul(floatOf(a), power(-unit)), a->getType())
+                           : b.CreateSub(bitsOf(b.CreateFAdd(floatOf(a), magic)), bitsOf(magic));
   Value *smallest = ci(a, (127 + 1 - f.bias) << 23);
   Value *code = b.CreateSelect(b.CreateICmpULT(a, smallest), tiny, normal);
   code = b.CreateSelect(b.CreateOr(b.CreateICmpUGT(code, ci(a, f.maxCode)), b.CreateICmpUGE(a, ci(a, 0x47800000))),
@@ -106,6 +108,14 @@ Value *FloatConverter::encodeBf16(Value *v, bool towardZero) {
   Value *nan = b.CreateOr(bits, ci(bits, 0x400000));
   Value *kept = b.CreateSelect(b.CreateFCmpUNO(v, v), nan, r);
   return b.CreateTrunc(b.CreateLShr(kept, 16), shaped(v, b.getInt16Ty()));
+}
+
+Value *FloatConverter::toF32TowardZero(Value *v) {
+  Value *near = b.CreateFPTrunc(v, shaped(v, b.getFloatTy()));
+  Value *over = b.CreateFCmpOGT(b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, b.CreateFPExt(near, v->getType())),
+                                b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, v));
+  Value *bits = bitsOf(near);
+  return floatOf(b.CreateSub(bits, b.CreateZExt(over, bits->getType())));
 }
 
 Value *FloatConverter::toOddF32(Value *v) {

@@ -26,7 +26,7 @@ public:
   llvm::Value *decodeF16(llvm::Value *v);
   llvm::Value *encodeF16(llvm::Value *v);
   /// From f32. Out-of-range values become the largest finite one, as the GPU instructions (satfinite) do.
-  llvm::Value *encodeF8(llvm::Value *v, const F8Format &f);
+  llvm::Value *encodeF8(llvm::Value *v, const F8Format &f, bool towardZero = false);
   llvm::Value *encodeBf16(llvm::Value *v, bool towardZero);
   /// Four bits (e2m1: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and a sign) in the low end of an i32, other bits ignored; to f32.
   llvm::Value *decodeFp4(llvm::Value *v);
@@ -36,6 +36,8 @@ public:
   llvm::Value *encodeF16TowardZero(llvm::Value *v);
   /// f64 → f32 so that a later rounding to a narrower type is right: inexact results get an odd last bit.
   llvm::Value *toOddF32(llvm::Value *v);
+  /// f64 → f32 by dropping what does not fit.
+  llvm::Value *toF32TowardZero(llvm::Value *v);
   /// `element`, or the vector of it with the lanes of `like`.
   llvm::Type *shaped(llvm::Value *like, llvm::Type *element);
 

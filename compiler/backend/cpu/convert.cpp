@@ -24,12 +24,12 @@ Value *Emitter::convertFloat(Value *v, mlir::Type from, mlir::Type to, bool towa
     return wide->getType()->getScalarType()->isDoubleTy() ? wide : b.CreateFPExt(wide, c.shaped(v, b.getDoubleTy()));
   if (wide->getType()->getScalarType()->isDoubleTy()) {
     if (to.isF32() && !towardZero) return b.CreateFPTrunc(wide, c.shaped(v, b.getFloatTy()));
-    wide = c.toOddF32(wide);
+    wide = towardZero ? c.toF32TowardZero(wide) : c.toOddF32(wide);
   }
   if (to.isF32()) return wide;
   if (to.isF16()) return towardZero ? c.encodeF16TowardZero(wide) : b.CreateFPTrunc(wide, c.shaped(v, b.getHalfTy()));
   if (to.isBF16()) return c.encodeBf16(wide, towardZero);
-  if (std::optional<F8Format> f = f8Format(to)) return c.encodeF8(wide, *f);
+  if (std::optional<F8Format> f = f8Format(to)) return c.encodeF8(wide, *f, towardZero);
   return nullptr;
 }
 

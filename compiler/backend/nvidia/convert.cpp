@@ -46,7 +46,7 @@ Value *Emitter::convertFloat(Value *v, mlir::Type from, mlir::Type to, bool towa
   if (to.isF64()) return wide->getType()->isDoubleTy() ? wide : b.CreateFPExt(wide, b.getDoubleTy());
   if (wide->getType()->isDoubleTy()) {
     if (to.isF32() && !towardZero) return b.CreateFPTrunc(wide, f32);
-    wide = c.toOddF32(wide);
+    wide = towardZero ? c.toF32TowardZero(wide) : c.toOddF32(wide);
   }
   if (to.isF32()) return wide;
   if (to.isF16()) return towardZero ? c.encodeF16TowardZero(wide) : b.CreateFPTrunc(wide, b.getHalfTy());
@@ -56,7 +56,8 @@ Value *Emitter::convertFloat(Value *v, mlir::Type from, mlir::Type to, bool towa
   }
   if (std::optional<F8Format> f = f8Format(to)) {
     const char *name = hardwareF8(to);
-    if (!name || !hardware) return c.encodeF8(wide, *f);
+    // The instruction rounds to the nearest alone.
+    if (!name || !hardware || towardZero) return c.encodeF8(wide, *f, towardZero);
     Value *pair =
         pureAsm(b, b.getInt16Ty(), std::string("cvt.rn.satfinite.") + name + ".f32 $0, 0f00000000, $1;", "=h,f", wide);
     return b.CreateTrunc(pair, b.getInt8Ty());

@@ -181,3 +181,4 @@ NESO_DIAG(E1075, TrScaledPack, Error, "only mxfp4 inputs can be packed along a d
 NESO_DIAG(E1076, TrScaledShape, Error, "Reduction dimension should pack the same number of elements; (lhs: {} vs rhs: {})")
 NESO_DIAG(E1077, TrScaledAcc, Error, "expected accumulator shape [{}] of fp32, got {}")
 NESO_DIAG(E1078, TrGridRule, Error, "the grid '{}' cannot be kept in a package: {}; give its sizes when the kernel is launched")
+NESO_DIAG(E1079, TrNotAggregate, Error, "aggregate_replace() expects an aggregate instance, got {}")

@@ -137,8 +137,9 @@ bool Evaluator::assign(Expr *target, const Value &v) {
   case ExprKind::Attribute: {
     Value base = eval(target->items[0]);
     if (!base) return false;
-    // The fields of an aggregate are set in its constructor.
-    if (base.kind == Kind::Instance) {
+    // The fields of an aggregate are set in its constructor. Later a branch or a loop would change them for all that name the object, whether
+    // it runs or not.
+    if (base.kind == Kind::Instance && !(c.frame->kernel && base.o->sealed)) {
       for (size_t i = 0; i < base.o->fields.size(); ++i)
         if (base.o->fields[i] == target->text) {
           base.o->items[i] = v;
@@ -279,12 +280,20 @@ Value Evaluator::instantiate(Object *cls, CallArgs &args) {
     init->o->jit = c.frame->kernel;
     Value done = call(*init, std::move(args));
     init->o->jit = jit;
+    v.o->sealed = true;
     return done ? v : done;
   }
   if (cls->fields.empty() && !cls->aggregate && !cls->namedTuple)
     return c.frame->kernel ? c.fail(diag::TrClass, cls->text) : c.opaque("an object of class " + cls->text);
   Value v = make(&o);
   o->fields = cls->fields;
+  o->sealed = true;
+  for (const std::pair<std::string_view, Value> &n : args.named) {
+    std::vector<std::string>::const_iterator at = std::find(cls->fields.begin(), cls->fields.end(), n.first);
+    if (at == cls->fields.end()) return c.fail(diag::TrUnexpectedArgument, cls->text, n.first);
+    if (static_cast<size_t>(at - cls->fields.begin()) < args.positional.size())
+      return c.fail(diag::TrRepeatedArgument, cls->text, n.first);
+  }
   size_t next = 0;
   for (size_t i = 0; i < cls->fields.size(); ++i) {
     Value field = cls->items[i];

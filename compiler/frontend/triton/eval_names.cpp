@@ -170,6 +170,7 @@ Value Evaluator::namespaceAttr(std::string_view nsIn, std::string_view attr) {
   if (ns == "tl.PropagateNan" && (attr == "ALL" || attr == "NONE")) return c.str(std::string(attr));
   if (Value v = hostAttr(ns, attr)) return v;
   if (ns == "triton" && attr == "language") return c.nameSpace("tl");
+  if (ns == "triton" && attr == "aggregate") return language("tl._aggregate");
   if (ns == "triton" && attr == "__version__") return c.str("3.9.0");
   for (const auto &[asked, answer] : kAskedOfTheMachine) {
     if (asked != full) continue;

@@ -284,6 +284,7 @@ Value unaryMath(Evaluator &e, const Builtin &b, Args &a) {
 
 Value absolute(Evaluator &e, const Builtin &, Args &a) {
   Value x = tensorArg(e, a[0]);
+  if (x && x.type->element.is(DT::F8E4B15)) x = e.s.cast(x, scalar(DT::F16));
   if (!x) return x;
   Scalar t = x.type->element;
   if (t.isFloat()) return e.s.unary("math.absf", x);
@@ -430,6 +431,21 @@ Value dtypePredicate(Evaluator &e, const Builtin &b, Args &a) {
 }
 
 Value splatOf(Evaluator &, const Builtin &, Args &a) { return a[0]; }
+
+/// A copy of an aggregate in which some fields are others.
+Value aggregateReplace(Evaluator &e, const Builtin &, Args &a) {
+  if (a[0].kind != Kind::Instance) return a[0] ? e.c.fail(diag::TrNotAggregate, typeName(a[0])) : Value{};
+  Object *o;
+  Value out = e.c.object(Kind::Instance, &o);
+  *o = *a[0].o;
+  const std::vector<Value> &changes = a[1].items();
+  for (size_t i = 0; i + 1 < changes.size(); i += 2) {
+    std::vector<std::string>::iterator at = std::find(o->fields.begin(), o->fields.end(), changes[i].str());
+    if (at == o->fields.end()) return e.c.fail(diag::TrUnexpectedArgument, "aggregate_replace", changes[i].str());
+    o->items[static_cast<size_t>(at - o->fields.begin())] = changes[i + 1];
+  }
+  return out;
+}
 Value currentTarget(Evaluator &, const Builtin &, Args &) { return Value::none(); }
 Value isCuda(Evaluator &, const Builtin &, Args &) { return Value::boolean(false); }
 
@@ -498,6 +514,7 @@ const std::vector<Builtin> kCoreFunctions = {
     {"tl.const", "", splatOf},
     {"tl._unwrap_if_constexpr", "x", splatOf},
     {"tl._aggregate", "cls", splatOf},
+    {"tl.aggregate_replace", "instance, **changes", aggregateReplace},
     {"tl.tensor_descriptor", "handle", splatOf},
     {"tl.constexpr_function", "fn", splatOf},
     {"tl.builtin", "fn", splatOf},

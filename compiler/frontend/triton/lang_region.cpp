@@ -238,6 +238,8 @@ Value dot(Evaluator &e, const Builtin &, Args &a) {
     return e.c.fail(diag::TrDot, "dot");
   std::optional<int64_t> precision = dotPrecision(e, a[3], a[4]);
   if (!precision || !checkDotOperands(e, x, y)) return {};
+  if (x.type->element.is(DT::F8E4B15) || y.type->element.is(DT::F8E4B15))
+    for (Value *operand : {&x, &y}) *operand = e.s.cast(*operand, scalar(DT::F16));
   std::optional<Scalar> ret = dotResultType(e, x.type->element, acc, a[6]);
   if (!ret) return {};
   const std::vector<int64_t> sx = x.type->shape, sy = y.type->shape;
@@ -336,6 +338,9 @@ Value dotScaled(Evaluator &e, const Builtin &, Args &a) {
   for (int side = 0; side < 2; ++side) {
     Value scale = a[side == 0 ? 1 : 4];
     if (!scale.isTensor()) continue;
+    // Exponents of two, or the scales of nvfp4.
+    if (const Scalar t = scale.type->element; !t.is(DT::U8) && !t.is(DT::I8) && !t.is(DT::F8E4NV))
+      return e.c.fail(diag::TrScaledType, side == 0 ? "lhs_scale" : "rhs_scale", t.str());
     have[side] = 1;
     operands.push_back(scale.handle);
   }

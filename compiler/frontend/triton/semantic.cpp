@@ -32,7 +32,7 @@ std::optional<Scalar> Semantic::computationType(Scalar a, bool aNumber, Scalar b
   if (a.is(DT::F16) || b.is(DT::F16)) return scalar(DT::F16);
   if (a.is(DT::BF16) && b.is(DT::BF16)) return scalar(DT::BF16);
   if (a.is(DT::BF16) || b.is(DT::BF16)) return scalar(DT::F32);
-  if (a.isFp8() && b.isFp8()) return a == b ? a : scalar(DT::F16);
+  if (a.isFp8() && b.isFp8()) return a == b && !a.is(DT::F8E4B15) ? a : scalar(DT::F16);
   if (!a.isInt() || !b.isInt()) {
     c_.fail(diag::TrUnexpectedType, a.str() + " and " + b.str());
     return std::nullopt;
@@ -148,7 +148,8 @@ mlir::Type Semantic::irType(Scalar s) {
   case DT::U64: return b.getI64Type();
   case DT::F8E4NV: return mlir::Float8E4M3FNType::get(b.getContext());
   case DT::F8E4B8: return mlir::Float8E4M3FNUZType::get(b.getContext());
-  case DT::F8E4B15: return mlir::Float8E4M3B11FNUZType::get(b.getContext());
+  // No type of MLIR's has its bias: its bits, which casts take apart.
+  case DT::F8E4B15: return b.getI8Type();
   case DT::F8E5: return mlir::Float8E5M2Type::get(b.getContext());
   case DT::F8E5B16: return mlir::Float8E5M2FNUZType::get(b.getContext());
   case DT::F16: return b.getF16Type();
@@ -177,6 +178,7 @@ Value Semantic::toTensor(const Value &v) {
 Value Semantic::constant(const Value &v, Scalar s) {
   if (!v) return v;
   if (!v.isNumber()) return c_.fail(diag::TrNotTensor, repr(v), typeName(v));
+  if (s.is(DT::F8E4B15)) return cast(constant(v, scalar(DT::F32)), s);
   mlir::Type t = irType(s);
   if (!t) return {};
   mlir::TypedAttr attr;
@@ -457,6 +459,7 @@ Value Semantic::minus(const Value &v) {
   if (!v) return v;
   Scalar s = v.type->element;
   if (s.isPtr()) return c_.fail(diag::TrUnary, "minus", s.str());
+  if (s.is(DT::F8E4B15)) return minus(cast(v, scalar(DT::F16)));
   if (s.isFloat()) return unary("arith.negf", v);
   return sub(constant(Value::integer(0), s), v);
 }
@@ -571,6 +574,25 @@ Value Semantic::bitcast(const Value &v, Scalar to) {
   return result(op("tt.bitcast", {ir}, {v.handle}), t);
 }
 
+/// Exponent and fraction of an E4B15 are those of an f16 of the same value without its lowest bits, the exponent's highest apart, which is 0.
+Value Semantic::fromE4B15(const Value &v, Scalar to) {
+  Value bits = cast(bitcast(v, scalar(DT::U8)), scalar(DT::U16));
+  auto placed = [&](int64_t mask, int64_t by) {
+    return shift(OpKind::LShift, bitwise(OpKind::BitAnd, bits, Value::integer(mask)), Value::integer(by));
+  };
+  return cast(bitcast(bitwise(OpKind::BitOr, placed(0x80, 8), placed(0x7f, 7)), scalar(DT::F16)), to);
+}
+
+/// As Triton's own code: by way of an f16 that is cut, at most 1.75, halves away from zero.
+Value Semantic::toE4B15(const Value &v) {
+  const Value half = v.type->element.is(DT::F16) ? v : cast(cast(v, scalar(DT::F32)), scalar(DT::F16), Rounding::Rtz);
+  Value bits = bitcast(half, scalar(DT::U16));
+  Value size = minMax(false, bitwise(OpKind::BitAnd, bits, Value::integer(0x7fff)), Value::integer(0x3f00), false);
+  Value rounded = add(shift(OpKind::LShift, size, Value::integer(1)), Value::integer(0x80));
+  Value all = bitwise(OpKind::BitOr, bitwise(OpKind::BitAnd, bits, Value::integer(0x8000)), rounded);
+  return bitcast(cast(shift(OpKind::RShift, all, Value::integer(8)), scalar(DT::U8)), scalar(DT::F8E4B15));
+}
+
 Value Semantic::cast(const Value &v, Scalar to, Rounding rounding) {
   if (!v) return v;
   Scalar from = v.type->element;
@@ -581,6 +603,8 @@ Value Semantic::cast(const Value &v, Scalar to, Rounding rounding) {
   auto convert = [&](llvm::StringRef name) { return result(op(name, {ir}, {v.handle}), t); };
   bool narrowing = from.isFloat() && to.isFloat() && to.bits() < from.bits();
   if (!narrowing && rounding != Rounding::Default) return c_.fail(diag::TrRounding, from.str(), to.str());
+  if (from.is(DT::F8E4B15) && !to.isPtr()) return fromE4B15(v, to);
+  if (to.is(DT::F8E4B15) && !from.isPtr()) return toE4B15(v);
   bool custom = narrowing && rounding == Rounding::Rtz;
   auto fpToFp = [&](std::optional<int32_t> mode) {
     llvm::SmallVector<mlir::NamedAttribute, 1> attrs;

@@ -83,6 +83,8 @@ public:
 
 private:
   Value castNumber(const Value &v, Scalar to);
+  Value fromE4B15(const Value &v, Scalar to);
+  Value toE4B15(const Value &v);
   Value incompatible(Scalar a, Scalar b);
   Context &c_;
 };

@@ -112,7 +112,8 @@ struct Scope {
 ///   Dict: items = {k, v, …}      Function: function, module, closure, jit, constexprFunction, noinline, decorators
 ///   Method: items = {self, function}
 ///   Class: text, members, module, fields (aggregate or NamedTuple), items = defaults, bases in `keys`
-///   Instance: cls, fields/items  Slice: items = {start, stop, step}
+///   Instance: cls, fields/items; sealed: its constructor is done, kernels leave its fields alone
+///   Slice: items = {start, stop, step}
 ///   Range: items = {start, stop, step, options…}, text = "range" or "static_range"
 ///   Opaque: text = what it is, for the diagnostic; present: it is not None
 ///   Import: module = where it stands, import, importName
@@ -133,6 +134,7 @@ struct Object {
   bool aggregate = false;
   bool namedTuple = false;
   bool present = false;
+  bool sealed = false;
   // Function: what decorates it, outermost first, and where those expressions stand: above the function, or in calls,
   // as in autotune(…)(fn).
   std::vector<std::pair<Expr *, Module *>> decorators;

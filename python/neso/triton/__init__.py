@@ -15,7 +15,7 @@ import sys
 
 # Where the names of the module triton live; imported when one is first used, so that the backend alone takes none of it along.
 _NAMES = {"jit": "_launch", "JITFunction": "_launch", "CompiledKernel": "_launch", "KernelInterface": "_launch", "constexpr_function": "_launch", "Config": "_tuning",
-          "Autotuner": "_tuning", "Heuristics": "_tuning", "autotune": "_tuning", "heuristics": "_tuning", "export_tuning": "_tuning", "use_tuning": "_tuning", "interpret": "_interpret"}
+          "Autotuner": "_tuning", "Heuristics": "_tuning", "autotune": "_tuning", "heuristics": "_tuning", "export_tuning": "_tuning", "use_tuning": "_tuning", "interpret": "_interpret", "aggregate": "language"}
 _MODULES = ("language", "testing", "runtime", "tools")
 # The release of Triton whose language the front end reads.
 __version__ = "3.9.0"
@@ -26,7 +26,7 @@ def __getattr__(name):
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
     if name in _NAMES:
-        globals()[name] = getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
+        globals()[name] = getattr(import_module(f"{__name__}.{_NAMES[name]}"), {"aggregate": "_aggregate"}.get(name, name))
         return globals()[name]
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 

@@ -16,7 +16,7 @@ from .._dtypes import ROWS
 from .._errors import Error, InputError
 from . import _interpret
 from . import language as tl
-from ._source import FROM_TORCH, Source, named_in, literal
+from ._source import FROM_TORCH, Source, literal, named_in, source_lines
 
 # Of a launch, by keyword; a kernel that has a parameter of that name gets it too, as in Triton.
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "num_consumer_groups", "num_buffers_warp_spec", "enable_fp_fusion", "launch_cooperative_grid", "launch_pdl",
@@ -277,8 +277,16 @@ class JITFunction(KernelInterface):
     @property
     def src(self):
         """From `def` on: programs put it into files of theirs."""
-        text = textwrap.dedent(inspect.getsource(self.fn))
+        text = textwrap.dedent("".join(source_lines(self.fn)[0]))
         return text[re.search(r"^def\s+\w+\s*\(", text, re.MULTILINE).start():]
+
+    @src.setter
+    def src(self, text):
+        """Programs that generate kernels give the source of a function that stands in no file."""
+        self.fn.__neso_source__ = text
+        self._digest = None
+
+    _unsafe_update_src = src.fset
 
     @property
     def cache_key(self):

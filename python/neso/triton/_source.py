@@ -32,18 +32,26 @@ def literal(value, names={}):
         return kind + "(" + ", ".join(literal(v, names) for v in value) + ("," if len(value) == 1 else "") + ")"
     if isinstance(value, JITFunction):
         return names.get(id(value.fn), value.__name__)
+    if _is_aggregate(value):
+        return names.get(id(value), value.__name__)
     if str(type(value)) == "<class 'torch.dtype'>":
         return "tl." + FROM_TORCH[str(value).partition(".")[2]]
     raise Error(f"a kernel cannot be compiled for a value of type {type(value).__name__}; pass numbers, text, types, tuples of them or functions with @triton.jit")
 
 
+def _is_aggregate(value):
+    return isinstance(value, type) and getattr(value, "__triton_aggregate__", False)
+
+
 def named_in(value):
-    """The kernels' functions among a value, which may be a tuple of them, and the classes of named tuples."""
+    """The kernels' functions among a value, which may be a tuple of them, the classes of named tuples, and aggregates."""
     from ._launch import JITFunction
     if isinstance(value, tl.constexpr):
         return named_in(value.value)
     if isinstance(value, (tuple, list)):
         return ([type(value)] if hasattr(value, "_fields") else []) + [f for v in value for f in named_in(v)]
+    if _is_aggregate(value):
+        return [value]
     return [value] if isinstance(value, JITFunction) else []
 
 
@@ -54,6 +62,23 @@ def _named_tuple(name, kind):
 
 FROM_TORCH = {"bool": "int1", "float8_e4m3fn": "float8e4nv", "float8_e5m2": "float8e5", "float8_e4m3fnuz": "float8e4b8", "float8_e5m2fnuz": "float8e5b16",
               **{name: name for name in tl.TYPES}}
+
+
+def source_lines(what):
+    """As inspect has them, or what a program gave as the source of a function that it generated."""
+    given = getattr(what, "__neso_source__", None)
+    return inspect.getsourcelines(what) if given is None else (given.splitlines(keepends=True), 1)
+
+
+def _closure_of(fn):
+    """What a function sees of those around it; in a method, where super() stands, that may be its class before there is one."""
+    out = {}
+    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or ()):
+        try:
+            out[name] = cell.cell_contents
+        except ValueError:
+            continue
+    return out
 
 
 def _known_module(module):
@@ -129,6 +154,8 @@ class Source:
         elif isinstance(value, self.jit) or isinstance(value, types.FunctionType) and on_host:
             fn = value.fn if isinstance(value, self.jit) else value
             name = self.rename(name, self.function(fn, None if fn is value else "@triton.constexpr_function" if value.constexpr else "@triton.jit"), fn, avoid)
+        elif _is_aggregate(value):
+            name = self.rename(name, self.aggregate(value), value, avoid)
         elif value in (tl.constexpr, tl.dtype) or value is int or value is float or value is bool:
             if value is tl.constexpr:
                 name, new = self.bind(name, value, avoid)
@@ -165,19 +192,30 @@ class Source:
             return self.names[id(fn)]
         name, _ = self.bind(fn.__name__, fn)
         self.names[id(fn)] = name
-        try:
-            lines, first = inspect.getsourcelines(fn)
-        except (OSError, TypeError) as e:
-            raise Error(f"the source of '{fn.__name__}' cannot be found ({e}); kernels must stand in a file") from None
-        text = textwrap.dedent("".join(lines))
+        text, first = self.source_of(fn, fn.__name__)
         node = next(n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef))
-        scope = {**fn.__globals__, **{k: c.cell_contents for k, c in zip(fn.__code__.co_freevars, fn.__closure__ or ())}}
-        node.decorator_list = []
-        local = {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)}
-        local |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        edits, on_host = _Edits(text), decorator != "@triton.jit"
+        edits = _Edits(text)
         if name != fn.__name__:
             edits.lines[node.lineno - 1] = edits.lines[node.lineno - 1].replace(f"def {fn.__name__}", f"def {name}", 1)
+        node.decorator_list = []
+        self.parts(node, fn, edits, decorator != "@triton.jit")
+        self.functions.append((inspect.getsourcefile(fn), max(first, 1) + node.lineno - 1, [decorator or "", *edits.done()[node.lineno - 1:]]))
+        return name
+
+    @staticmethod
+    def source_of(what, name):
+        """Its text, and the line of its file where that begins."""
+        try:
+            lines, first = source_lines(what)
+        except (OSError, TypeError) as e:
+            raise Error(f"the source of '{name}' cannot be found ({e}); kernels must stand in a file") from None
+        return textwrap.dedent("".join(lines)), first
+
+    def parts(self, node, fn, edits, on_host):
+        """Brings along what a function's defaults, body and annotations name."""
+        scope = {**fn.__globals__, **_closure_of(fn)}
+        local = {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)}
+        local |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         self.defaults(node, fn, edits, lambda part: self.names_in(part, scope, local, fn, on_host, edits))
         for part in node.body:
             self.names_in(part, scope, local, fn, on_host, edits)
@@ -187,8 +225,49 @@ class Source:
                     self.names_in(annotation, scope, local, fn, on_host, edits)
             except Error:
                 """Whatever else it says, it says so to people."""
-        self.functions.append((inspect.getsourcefile(fn), max(first, 1) + node.lineno - 1, [decorator or "", *edits.done()[node.lineno - 1:]]))
+
+    def aggregate(self, cls):
+        """Brings the class along, and says what the file calls it. What it derives from stands before it."""
+        if id(cls) in self.names:
+            return self.names[id(cls)]
+        above = [base for base in cls.__bases__ if _is_aggregate(base)]
+        header = ", ".join(self.aggregate(base) for base in above)
+        name, _ = self.bind(cls.__name__, cls)
+        self.names[id(cls)] = name
+        text, first = self.source_of(cls, cls.__name__)
+        node = next(n for n in ast.parse(text).body if isinstance(n, ast.ClassDef))
+        begin = min(n.lineno for n in [node.body[0], *getattr(node.body[0], "decorator_list", ())])
+        edits = _Edits(text)
+        for part in node.body:
+            self.member(cls, part, edits)
+        body = [f"class {name}" + (f"({header})" if header else "") + ":", *[""] * (begin - node.lineno - 1), *edits.done()[begin - 1:]]
+        # Classes run where they stand, so that one of another file's bases comes last.
+        here = [inspect.getsourcefile(c) == self.file for c in (cls, *above)]
+        if all(here):
+            self.functions.append((self.file, max(first, 1) + node.lineno - 1, ["@triton.aggregate", *body]))
+        else:
+            self.tail += ["@triton.aggregate", *body]
         return name
+
+    def member(self, cls, part, edits):
+        """What a field's default or a method of an aggregate names."""
+        if isinstance(part, ast.FunctionDef):
+            held = cls.__dict__[part.name]
+            held = held.__func__ if isinstance(held, (staticmethod, classmethod)) else held
+            held = held.fget if isinstance(held, property) else held
+            fn = held.fn if isinstance(held, self.jit) else held
+            decorators = part.decorator_list
+            for decorator in decorators:
+                if not isinstance(decorator, ast.Name) or decorator.id not in ("staticmethod", "classmethod", "property"):
+                    edits.add(decorator, "triton.constexpr_function" if isinstance(held, self.jit) and held.constexpr else "triton.jit")
+            part.decorator_list = []
+            self.parts(part, fn, edits, not isinstance(held, self.jit) or held.constexpr)
+        elif isinstance(part, ast.AnnAssign) and part.value is not None and not isinstance(part.value, ast.Constant):
+            edits.add(part.value, literal(cls.__dict__[part.target.id], self.names))
+        elif isinstance(part, ast.Assign) and len(part.targets) == 1 and isinstance(part.targets[0], ast.Name):
+            held = cls.__dict__[part.targets[0].id]
+            text = literal(held, self.names)
+            edits.add(part.value, f"tl.constexpr({text})" if isinstance(held, tl.constexpr) else text)
 
     def defaults(self, node, fn, edits, bring):
         """Defaults of parameters: Python computed them already, with whatever it has."""

@@ -47,10 +47,15 @@ class Heuristics(KernelInterface):
 class Autotuner(KernelInterface):
     """Runs a kernel in the fastest of its configs; measured once for each key."""
 
-    def __init__(self, fn, configs, key, reset_to_zero=None, restore_value=None, pre_hook=None, post_hook=None, prune_configs_by=None, do_bench=None, cache_results=False):
-        self.fn, self.configs, self.keys, self.arg_names = fn, list(configs) or [Config({})], list(key), fn.arg_names
+    def __init__(self, fn, arg_names, configs, key, reset_to_zero, restore_value, pre_hook=None, post_hook=None, prune_configs_by=None, warmup=None, rep=None,
+                 use_cuda_graph=False, do_bench=None, cache_results=False):
+        # Parameters and fields are Triton's, from which libraries derive tuners of their own.
+        self.fn, self.configs, self.keys, self.arg_names = fn, list(configs) or [Config({})], list(key), list(arg_names)
         self.reset_to_zero, self.restore_value, self.pre_hook, self.post_hook = list(reset_to_zero or ()), list(restore_value or ()), pre_hook, post_hook
-        self.prune, self.do_bench, self.cache_results = prune_configs_by or {}, do_bench, cache_results
+        self.user_defined_pre_hook, self.user_defined_post_hook, self.restore_copies = pre_hook is not None, post_hook is not None, {}
+        prune = prune_configs_by or {}
+        self.early_config_prune, self.perf_model, self.configs_top_k = prune.get("early_config_prune"), prune.get("perf_model"), prune.get("top_k", 1.0)
+        self.do_bench, self.cache_results = do_bench, cache_results
         self.cache, self.configs_timings, self.best_config, self.nargs = {}, {}, None, None
         # What was measured or read: (device, key) → (config's text, {config's text: milliseconds}).
         self.found = {}
@@ -81,11 +86,11 @@ class Autotuner(KernelInterface):
 
     def prune_configs(self, named, kwargs):
         configs = self.configs
-        if "early_config_prune" in self.prune:
-            configs = list(self.prune["early_config_prune"](configs, named, **kwargs))
+        if self.early_config_prune is not None:
+            configs = list(self.early_config_prune(configs, named, **kwargs))
             if not configs:
                 raise RuntimeError(f"no config of '{self.__name__}' is left by early_config_prune")
-        model, top = self.prune.get("perf_model"), self.prune.get("top_k", 1.0)
+        model, top = self.perf_model, self.configs_top_k
         if model is not None:
             top = int(len(self.configs) * top) if isinstance(top, float) and top <= 1.0 else top
             if len(configs) > top:
@@ -222,7 +227,7 @@ def _fill(tensor, value=0):
 def autotune(configs, key, prune_configs_by=None, reset_to_zero=None, restore_value=None, pre_hook=None, post_hook=None, warmup=None, rep=None, use_cuda_graph=False,
              do_bench=None, cache_results=False):
     """Runs the kernel in the fastest of `configs`, measured on the device once for each value of the arguments that `key` names."""
-    return lambda fn: Autotuner(fn, configs, key, reset_to_zero, restore_value, pre_hook, post_hook, prune_configs_by, do_bench, cache_results)
+    return lambda fn: Autotuner(fn, fn.arg_names, configs, key, reset_to_zero, restore_value, pre_hook, post_hook, prune_configs_by, warmup, rep, use_cuda_graph, do_bench, cache_results)
 
 
 def heuristics(values):

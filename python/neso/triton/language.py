@@ -59,6 +59,9 @@ for _name in "add sub mul truediv floordiv mod pow lshift rshift and or xor lt l
         setattr(constexpr, f"__r{_name}__", _reversed)
 
 
+CONSTEXPR_0, TRITON_MAX_TENSOR_NUMEL = constexpr(0), 1048576
+
+
 class dtype:
     """An element type. `short`: as signatures spell it."""
 
@@ -99,12 +102,19 @@ class _Unwrap(Function):
 
 _unwrap_if_constexpr = _Unwrap("language.core", "_unwrap_if_constexpr")
 
+
+def _aggregate(cls):
+    """Marks a class whose objects kernels make: fields with annotations, and methods. Its body goes along with the kernels that name it."""
+    cls.__triton_aggregate__ = True
+    return cls
+
+
 # name → (as signatures spell it, bits)
 TYPES = {"int1": ("i1", 1), "int8": ("i8", 8), "int16": ("i16", 16), "int32": ("i32", 32), "int64": ("i64", 64), "uint8": ("u8", 8), "uint16": ("u16", 16), "uint32": ("u32", 32),
          "uint64": ("u64", 64), "float8e4nv": ("fp8e4nv", 8), "float8e5": ("fp8e5", 8), "float8e4b8": ("fp8e4b8", 8), "float8e5b16": ("fp8e5b16", 8),
          "float8e4b15": ("fp8e4b15", 8), "float16": ("fp16", 16), "bfloat16": ("bf16", 16), "float32": ("fp32", 32), "float64": ("fp64", 64)}
 # What the front end knows; its tables are the truth, and a test compares.
-FUNCTIONS = """PointerType _experimental_descriptor_load _experimental_make_tensor_descriptor add advance arange argmax argmin associative_scan assume
+FUNCTIONS = """PointerType _experimental_descriptor_load _experimental_make_tensor_descriptor add advance aggregate_replace arange argmax argmin associative_scan assume
 atomic_add atomic_and atomic_cas atomic_load atomic_max atomic_min atomic_or atomic_poll atomic_store atomic_xchg atomic_xor bitonic_merge block_type broadcast broadcast_to
 builtin cast cat cdiv clamp condition const constexpr_function cumprod cumsum debug_barrier device_assert device_print dot dot_scaled expand_dims extern_elementwise flip full
 full_like gather get_int_dtype histogram inline_asm_elementwise interleave item join load load_tensor_descriptor logical_and logical_or make_block_ptr make_tensor_descriptor

@@ -1,8 +1,10 @@
 """triton.runtime without Triton: the device."""
 
+import sys
+
 from ._device import Host, Target
 from ._launch import JITFunction, KernelInterface  # noqa: F401
-from ._tuning import Autotuner, Config, Heuristics  # noqa: F401
+from ._tuning import Autotuner, Config, Heuristics, autotune, heuristics  # noqa: F401
 
 
 class OutOfResources(Exception):
@@ -27,3 +29,5 @@ class _Driver:
 
 
 driver = _Driver()
+# Triton has modules of these names, of which programs ask for the classes above.
+autotuner = errors = jit = sys.modules[__name__]

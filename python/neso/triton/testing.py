@@ -27,13 +27,46 @@ def do_bench(fn, warmup=25, rep=100, grad_to_none=None, quantiles=None, return_m
         fn()
         _synchronize()
         times.append((time.perf_counter() - begin) * 1e3)
-    times.sort()
+    return _summarize_statistics(times, quantiles, return_mode)
+
+
+def _summarize_statistics(times, quantiles, return_mode):
+    """Private to Triton, and used by libraries."""
+    times = sorted(float(t) for t in times)
     if quantiles is not None:
         found = [times[min(int(q * (len(times) - 1) + 0.5), len(times) - 1)] for q in quantiles]
         return found[0] if len(found) == 1 else found
     if return_mode == "all":
         return times
     return {"mean": sum(times) / len(times), "median": times[len(times) // 2], "min": times[0], "max": times[-1]}[return_mode]
+
+
+def do_bench_cudagraph(fn, rep=20, grad_to_none=None, quantiles=None, return_mode="mean"):
+    """As do_bench: a launch costs a few microseconds here, which is what a graph would spare."""
+    return do_bench(fn, rep=rep, grad_to_none=grad_to_none, quantiles=quantiles, return_mode=return_mode)
+
+
+def nvsmi(attrs):
+    """What nvidia-smi says of the first GPU."""
+    import subprocess
+    out = subprocess.check_output(["nvidia-smi", "-i", "0", f"--query-gpu={','.join(attrs)}", "--format=csv,noheader,nounits"], text=True)
+    return [int(word) for word in out.split(",")]
+
+
+def get_dram_gbps(device=None):
+    """What the memory of a GPU moves at most, in gigabytes a second."""
+    import torch
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device() if device is None else device)
+    # Two transfers a clock, whose rate is in kHz.
+    return properties.memory_clock_rate * properties.memory_bus_width * 2 / 1e6 / 8
+
+
+def _no_peak(*_, **__):
+    raise RuntimeError("what a GPU computes at most is not known without Triton; install it for its models of performance")
+
+
+# Modules import them that call them on GPUs alone.
+get_max_tensorcore_tflops = get_max_simd_tflops = _no_peak
 
 
 class Benchmark:

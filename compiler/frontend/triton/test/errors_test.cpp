@@ -48,6 +48,10 @@ def spins(a):
 @triton.jit
 def halves(a, b): return (a + b).to(tl.float16)
 class Thing: pass
+@triton.aggregate
+class Pair:
+    a: tl.tensor
+    b: tl.tensor
 @triton.jit
 def k(x, y, n, B: tl.constexpr):
 )";
@@ -177,6 +181,9 @@ const Case kCases[] = {
      "NYI: lhs_format e3m2"},
     {diag::TrScaledType, "a = tl.zeros([16, 32], tl.float32)\nb = tl.dot_scaled(a, None, 'e4m3', a, None, 'e4m3')\n", 2,
      "Unexpected dtype for e4m3. Got fp32"},
+    {diag::TrScaledType,
+     "a = tl.zeros([16, 64], tl.uint8)\nb = tl.zeros([64, 16], tl.uint8)\nc = tl.zeros([16, 2], tl.float32)\nd = tl.dot_scaled(a, c, 'e4m3', b, None, 'e4m3')\n",
+     4, "Unexpected dtype for lhs_scale. Got fp32"},
     {diag::TrScaledPack,
      "a = tl.zeros([32, 32], tl.uint8)\nb = tl.dot_scaled(a, None, 'e4m3', a, None, 'e4m3', lhs_k_pack=False)\n", 2,
      "only mxfp4 inputs can be packed along a dimension different than K"},
@@ -261,6 +268,11 @@ const Case kCases[] = {
     {diag::TrUnpackFew, "a, b, c = n, n\n", 1, "not enough values to unpack (expected 3, got 2)"},
     {diag::TrSetItem, "n[0] = 1\n", 1, "__setitem__ is not supported in triton"},
     {diag::TrSetAttribute, "n.a = 1\n", 1, "Attribute assignment is not supported in triton"},
+    {diag::TrSetAttribute, "p = Pair(n, n)\nif n > 3:\n    p.a = n + 1\n", 3, "Attribute assignment is not supported in triton"},
+    {diag::TrUnexpectedArgument, "p = Pair(n, b=n, c=n)\n", 1, "Pair() got an unexpected keyword argument 'c'"},
+    {diag::TrRepeatedArgument, "p = Pair(n, n, b=n)\n", 1, "Pair() got multiple values for argument 'b'"},
+    {diag::TrUnexpectedArgument, "p = tl.aggregate_replace(Pair(n, n), c=n)\n", 1, "unexpected keyword argument 'c'"},
+    {diag::TrNotAggregate, "p = tl.aggregate_replace(n, a=n)\n", 1, "expects an aggregate instance, got tensor"},
     {diag::TrFString, "tl.static_print(f'{n}')\n", 1,
      "Cannot evaluate f-string containing non-constexpr conversion values"},
     {diag::TrUnsupported, "for i in range(n):\n    break\n", 2, "'break'"},
