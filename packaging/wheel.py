@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LIMITS = {"neso_runtime": 1_500_000, "neso": 35_000_000}
 VERSION = re.search(r"project\(neso VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
 # Of the package `neso`, what loading and running needs; the rest belongs to the compiler's wheel.
-RUNTIME = {"__init__.py", "_dtypes.py", "_errors.py", "_files.py", "_hooks.py", "_model.py", "_operators.py", "_profile.py", "_replay.py", "_tree.py", "__init__.pyi", "py.typed"}
+RUNTIME = {"__init__.py", "_dtypes.py", "_errors.py", "_files.py", "_hooks.py", "_model.py", "_operators.py", "_profile.py", "_replay.py", "_reshape.py", "_tree.py", "__init__.pyi", "py.typed"}
 ENTRY_POINTS = """[console_scripts]
 neso = neso._program:main
 

@@ -635,8 +635,43 @@ def repeated():
     return [c("one_of_two", one_of_two, "f32 2x1x3"), c("one_of_some", one_of_some, "f32 2x1x3"), c("rows", rows, "f32 1x4"), c("columns", columns, "f32 4x1"), c("leading", leading, "f32 4"), c("diagonal", diagonal, "f32 1x4")]
 
 
+def given_results():
+    """Results that go where the caller says, out=: into memory that keeps its strides, or is resized first."""
+    def into(function, *sizes, dtype=torch.float32):
+        def run(*args):
+            out = torch.empty(sizes, dtype=dtype)
+            function(*args, out=out)
+            return out, out * 2
+        return run
+
+    def sorted_there(x):
+        y = x.mT.clone()
+        values, _ = torch.sort(y.tril(), 1, out=(y, torch.empty(0, dtype=torch.int64)))
+        return y, values.sum(0)
+
+    def sorted_anew(x):
+        values, places = torch.empty(0), torch.empty(7, dtype=torch.int64)
+        torch.sort(x, 1, out=(values, places))
+        values.mul_(2)
+        return values, places
+
+    def twice(x, y):
+        out = torch.empty(0)
+        torch.add(x, 1, out=out)
+        first = out * 3
+        torch.mul(out, y, out=out)
+        torch.mm(first, y.t(), out=out)
+        return out, first
+    views = "torch cannot resize what it takes for a view"
+    return [
+        c("sum", into(torch.add, 0), "f32 3x4", "f32 3x4"), c("sum_over_more", into(torch.add, 5), "f32 3x4", "f32 4"), c("product", into(torch.mm, 0), "f32 3x4", "f32 4x5", raw_only=views),
+        c("product_of_rows", into(torch.matmul, 2, 0), "f32 3x4", "f32 4", raw_only=views), c("joined", into(lambda x, y, out: torch.cat([x, y], out=out), 0), "f32 3x4", "f32 2x4"),
+        c("sorted_there", sorted_there, "f32 1x2x2x3"), c("sorted_anew", sorted_anew, "f32 3x4"), c("twice", twice, "f32 3x4", "f32 3x4", raw_only=views),
+    ]
+
+
 def groups():
-    result = {f.__name__: f() for f in (complex_views, numbers, integer_limits, empty, behind_the_end, from_the_end, one_place, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, written_views, unannotated_views, odd_calls, parts, memory_views, sizes_of_a_run, filled_diagonals, pairs, beside_gaps, repeated)}
+    result = {f.__name__: f() for f in (complex_views, numbers, integer_limits, empty, behind_the_end, from_the_end, one_place, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, written_views, unannotated_views, odd_calls, parts, memory_views, sizes_of_a_run, filled_diagonals, pairs, beside_gaps, repeated, given_results)}
     for name, group in result.items():
         names = [case.name for case in group]
         assert len(set(names)) == len(names), f"{name}: two cases of one name"

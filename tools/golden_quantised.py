@@ -147,6 +147,19 @@ def fake_by_channels(axis):
     return run
 
 
+def learnt(x, dy, scale, zero):
+    """A scale and a zero point that are learnt, there with a fraction, and their gradients."""
+    aten = torch.ops.aten
+    results = []
+    for shift in (0.0, 0.5, 30.0):
+        given = (x, scale[:1], zero[:1] + shift, -8, 7, 0.5)
+        results += [aten._fake_quantize_learnable_per_tensor_affine(*given), *aten._fake_quantize_learnable_per_tensor_affine_backward(dy, *given)]
+    for axis in (0, 1):
+        given = (x, scale[:x.shape[axis]], zero[:x.shape[axis]], axis, -8, 7, 0.25)
+        results += [aten._fake_quantize_learnable_per_channel_affine(*given), *aten._fake_quantize_learnable_per_channel_affine_backward(dy, *given)]
+    return tuple(results)
+
+
 def fake():
     """What training with quantisation in mind computes: there and back at once."""
     return [
@@ -154,6 +167,8 @@ def fake():
         c("tensors", lambda x, s, z: fake_by_tensors(x, s[0] * 0.02 + 0.01, ((z[0].abs() % 5)).int(), torch.tensor([1, 0])), "f32 5x7", "f32 1 >0", "i64 1"),
         c("channels", lambda x, s, z: fake_by_channels(0)(x, s * 0.1 + 0.05, (z.abs() % 5).int()), "f32 4x6", "f32 4 >0", "i64 4"),
         c("channels_inside", lambda x, s, z: fake_by_channels(1)(x, s * 0.1 + 0.05, z.clamp(-3, 3)), "f32 3x4x2", "f32 4 >0", "f32 4"),
+        c("learnt", lambda x, dy, s, z: learnt(x, dy, s * 0.2 + 0.1, z), "f32 4x6x3", "f32 4x6x3", "f32 6 >0", "f32 6"),
+        c("learnt_between", lambda x, dy, z: learnt((x * 8).round() / 8, dy, torch.full((6,), 0.25), z.round()), "f32 4x6x3", "f32 4x6x3", "f32 6"),
         c("half", lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -128, 127), "f16 5x7"),
         c("bf16", lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -128, 127), "bf16 5x7"),
     ]

@@ -43,6 +43,17 @@ def add_and_double(m, x):
     return m.a * 2
 
 
+def turned(m, x):
+    """The next call finds the buffer transposed."""
+    m.a.t_()
+    return m.a + x
+
+
+def turned_and_doubled(m, x):
+    m.a.transpose_(0, 2).mul_(2)
+    return m.a[0] + x
+
+
 def one(make):
     return lambda: {"a": make()}
 
@@ -298,6 +309,8 @@ EXPORT = ("export",)
 
 CASES = [
     Case("transposed", one(lambda: torch.randn(6, 4).t()), add_and_double, normal(4, 6)),
+    Case("turned", one(lambda: torch.randn(5, 5)), turned, normal(5, 5), forms=EXPORT),
+    Case("turned_and_doubled", one(lambda: torch.randn(3, 4, 3)), turned_and_doubled, normal(4, 3), forms=EXPORT),
     Case("channels_last", one(lambda: torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)), add_and_double, normal(2, 3, 4, 5)),
     Case("columns", one(lambda: torch.randn(6, 8)[:, 1::2]), add_and_double, normal(6, 4)),
     Case("row", one(lambda: torch.randn(3, 4, 6)[1]), add_and_double, normal(4, 6)),

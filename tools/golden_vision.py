@@ -64,6 +64,48 @@ def deformed():
     ]
 
 
+def box_gradients():
+    """Gradients of images through boxes."""
+    n, channels, high, wide = 2, 3, 6, 8
+    image = (n, channels, high, wide)
+
+    def aligned(points, half, scale=1.0):
+        return lambda dy, r: vision._roi_align_backward(dy, r, scale, 2, 3, *image, points, half)
+
+    def greatest(x, r, dy):
+        found, which = vision.roi_pool(x, r, 0.5, 2, 3)
+        return found, vision._roi_pool_backward(dy, r, which, 0.5, 2, 3, *image)
+
+    def own(x, r, dy):
+        found, of = vision.ps_roi_pool(x, r, 1.0, 2, 2)
+        each, points = vision.ps_roi_align(x, r, 1.0, 2, 2, 2)
+        _, counted = vision.ps_roi_align(x, r, 0.3, 2, 2, -1)
+        return (found, each, vision._ps_roi_pool_backward(dy, r, of, 1.0, 2, 2, n, 8, high, wide), vision._ps_roi_align_backward(dy, r, points, 1.0, 2, 2, 2, n, 8, high, wide),
+                vision._ps_roi_align_backward(dy, r, counted, 0.3, 2, 2, -1, n, 8, high, wide))
+    dy = "f32 6x3x2x3"
+    return [
+        c("align", aligned(2, False), dy, SOME), c("align_aligned", aligned(3, True, 0.5), dy, SOME), c("align_by_size", aligned(-1, False, 0.4), dy, SOME),
+        c("align_by_size_aligned", aligned(0, True, 1.0), dy, SOME), c("align_f64", aligned(2, True), "f64 6x3x2x3", SOME.double()),
+        c("align_dynamic", aligned(2, True), dy, SOME, dynamic=({0: BATCH}, {0: BATCH}), more=[("f32 2x3x2x3", SOME[:2])]),
+        c("pixels", greatest, "f32 2x3x6x8", SOME, dy), c("own_channels", own, "f32 2x8x6x8", SOME[:2], "f32 2x2x2x2"),
+    ]
+
+
+def deformed_gradients():
+    def backward(stride, pad, dilation, groups, offset_groups, use_mask):
+        def run(dy, x, w, offset, mask, bias):
+            found = vision._deform_conv2d_backward(dy, x, w, offset * 1.7, mask, bias, *stride, *pad, *dilation, groups, offset_groups, use_mask)
+            return found if use_mask else (*found[:3], found[4])
+        return run
+    dy, x, w, b = "f32 2x6x6x7", "f32 2x4x6x7", "f32 6x4x3x3", "f32 6"
+    return [
+        c("plain", backward((1, 1), (1, 1), (1, 1), 1, 1, False), dy, x, w, "f32 2x18x6x7", "f32 2x1", b),
+        c("masked", backward((1, 1), (1, 1), (1, 1), 1, 1, True), dy, x, w, "f32 2x18x6x7", "f32 2x9x6x7 >0", b),
+        c("strided", backward((2, 1), (0, 2), (1, 2), 1, 2, True), "f32 2x6x2x7", x, w, "f32 2x36x2x7", "f32 2x18x2x7 >0", b),
+        c("in_groups", backward((1, 1), (1, 1), (1, 1), 2, 2, True), dy, x, "f32 6x2x3x3", "f32 2x36x6x7", "f32 2x18x6x7 >0", b),
+    ]
+
+
 def kept_boxes():
     size = "f32 9x2 >0"
     return [
@@ -116,6 +158,14 @@ def grid_gradients():
     return found + [c("of_the_grid", backward(0, 0, False, (False, True)), *flat), c("of_f64", backward(2, 2, False), "f64 1x1x4x3", "f64 1x1x5x6", "f64 1x4x3x2")]
 
 
+def grid_positions():
+    """Where narrow numbers are looked up: ATen rounds positions to them, but for cubes between pixels of three dimensions."""
+    def every(*ways):
+        return lambda x, grid: tuple(torch.ops.aten.grid_sampler(x, grid * 1.3, mode, padding, align) for mode, padding, align in ways)
+    ways = [(2, 0, True), (2, 1, False), (2, 2, True)]
+    return [c(f"deep_cubic_{d}", every(*ways), f"{d} 2x3x5x5x6", f"{d} 2x5x4x3x3 u") for d in ("bf16", "f16")]
+
+
 def bag_gradients():
     """Gradients of the weights of embedding bags and embeddings."""
     def bags(mode, by_frequency=False, padding=-1, scaled=False):
@@ -132,4 +182,4 @@ def bag_gradients():
 
 
 def groups():
-    return {"resized_by_decimals": resized_by_decimals(), "grid_gradients": grid_gradients(), "bag_gradients": bag_gradients(), "boxes": box_groups(), "deformed": deformed(), "kept_boxes": kept_boxes(), "resized_bytes": resized_bytes()}
+    return {"resized_by_decimals": resized_by_decimals(), "grid_gradients": grid_gradients(), "grid_positions": grid_positions(), "bag_gradients": bag_gradients(), "boxes": box_groups(), "box_gradients": box_gradients(), "deformed": deformed(), "deformed_gradients": deformed_gradients(), "kept_boxes": kept_boxes(), "resized_bytes": resized_bytes()}

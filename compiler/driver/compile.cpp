@@ -9,6 +9,7 @@
 
 #include "backend/target.h"
 #include "base/diagnostics/backend.h"
+#include "base/diagnostics/graph.h"
 #include "base/diagnostics/loops.h"
 #include "driver/from_text.h"
 #include "driver/output.h"
@@ -74,6 +75,11 @@ public:
 
   Result<Compilation> compileGraph(graph::Model model) {
     if (endsAt(Stage::Graph, [&] { return graph::print(model); })) return std::move(out_);
+    for (const graph::Input &in : model.inputs) {
+      if (in.reshaped.empty()) continue;
+      if (options_.forTorch) return fail(diag::MutationUnsupported, {}, "the model", "it gives its input '" + in.name + "' another shape, which PyTorch's loader cannot pass on to the caller");
+      reshaped_.emplace_back("input." + in.name + ".reshaped", in.reshaped);
+    }
     // ---- From here on the graph is functional, and every size is a known expression. ----
 
     // Every value gets its formula; views become index arithmetic. Unsupported operators are reported here, all at
@@ -248,6 +254,7 @@ private:
     contents.plan = &plan;
     contents.code = std::move(*code), contents.caps = targets_.best().caps;
     if (userKernels_) contents.metadata = userKernels_->metadata();
+    contents.metadata.insert(contents.metadata.end(), reshaped_.begin(), reshaped_.end());
     contents.metadata.insert(contents.metadata.end(), options_.metadata.begin(), options_.metadata.end());
     contents.weights = options_.weights, contents.samples = options_.samples;
     if (options_.forTorch) {
@@ -395,6 +402,7 @@ private:
   std::vector<std::pair<std::string_view, std::string>> texts_; // of the back end's stages, from the first machine
   std::vector<FunctionUsage> usage_;                            // on the last machine
   std::shared_ptr<UserKernels> userKernels_;                    // null when the model has none
+  std::vector<std::pair<std::string, std::string>> reshaped_;   // for the package's metadata: what the caller does to its inputs after a run
   Compilation out_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };

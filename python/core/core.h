@@ -136,6 +136,7 @@ typedef struct model_object {
   sem_t left; /* contexts that may be taken; models that change buffers run one call at a time, on one context */
   int bounded;
   PyObject *flatten, *unflatten, *result_type;
+  PyObject *reshape;   /* of a model that gives its inputs other shapes: called with them before a run, gives what is called behind it; else NULL or None */
   PyObject *stream;    /* of every call that names none; NULL or None: that of the arguments' library */
   int stream_is_input; /* stream= is an argument of the model's */
   int32_t flat_count; /* positional arguments that need no flattening; -1: all do */

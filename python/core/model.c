@@ -179,8 +179,10 @@ static int default_maker(const model_object *self, PyObject *given, result_maker
 /* One run on flat inputs. given: a tuple of the caller's outputs, or NULL. stream: that the caller chose for this run; NULL: none. A tuple of
  * results, or the only one. */
 static PyObject *run_flat(model_object *self, PyObject *values, PyObject *given, void *stream) {
+  PyObject *reshape = self->reshape && self->reshape != Py_None ? PyObject_CallFunctionObjArgs(self->reshape, values, NULL) : NULL;
+  if (!reshape && self->reshape && self->reshape != Py_None) return NULL;
   call_slot *slot = take_slot(self);
-  if (!slot) return NULL;
+  if (!slot) return Py_XDECREF(reshape), NULL;
   result_maker maker = {0};
   PyObject *out = NULL;
   int failed = follow_stream(slot, stream) || (self->result_type && self->result_type != Py_None && maker_of_type(self->result_type, &maker));
@@ -205,6 +207,12 @@ static PyObject *run_flat(model_object *self, PyObject *values, PyObject *given,
   /* The caller may destroy its stream once this call's work is done: the context goes on behind it on its own. */
   if (stream && neso_context_set_stream(slot->context, NULL) == NESO_OK) slot->stream = NULL;
   give_back(self, slot);
+  if (reshape && out) {
+    PyObject *done = PyObject_CallFunctionObjArgs(reshape, NULL);
+    if (!done) Py_CLEAR(out);
+    Py_XDECREF(done);
+  }
+  Py_XDECREF(reshape);
   return out;
 }
 
@@ -444,6 +452,7 @@ static int traverse_model(PyObject *object, visitproc visit, void *arg) {
   Py_VISIT(self->flatten);
   Py_VISIT(self->unflatten);
   Py_VISIT(self->result_type);
+  Py_VISIT(self->reshape);
   Py_VISIT(self->stream);
   return 0;
 }
@@ -452,6 +461,7 @@ static int clear_model(PyObject *object) {
   Py_CLEAR(self->flatten);
   Py_CLEAR(self->unflatten);
   Py_CLEAR(self->result_type);
+  Py_CLEAR(self->reshape);
   Py_CLEAR(self->stream);
   return 0;
 }
@@ -495,6 +505,7 @@ static PyMemberDef members[] = {
     {"_flatten", T_OBJECT, offsetof(model_object, flatten), 0, NULL},
     {"_unflatten", T_OBJECT, offsetof(model_object, unflatten), 0, NULL},
     {"_result_type", T_OBJECT, offsetof(model_object, result_type), 0, NULL},
+    {"_reshape", T_OBJECT, offsetof(model_object, reshape), 0, NULL},
     {"_stream", T_OBJECT, offsetof(model_object, stream), 0, NULL},
     {"_stream_is_input", T_INT, offsetof(model_object, stream_is_input), 0, NULL},
     {"_flat_count", T_INT, offsetof(model_object, flat_count), 0, NULL},

@@ -5,7 +5,7 @@ import threading
 from dataclasses import dataclass
 from typing import Optional
 
-from . import _tree
+from . import _reshape, _tree
 from ._errors import InputError
 
 
@@ -110,6 +110,7 @@ def _make_class():
                 from . import _hooks
                 _hooks.on_stream((self, stream))
                 self._stream = stream
+            self._reshape = _reshape.of(self)
             self._make_trees()
 
         def __reduce__(self):
@@ -183,7 +184,7 @@ def _make_static(model_class):
         def __call__(self, *args, **kwargs):
             import sys
             torch = sys.modules.get("torch")
-            own = "out" in kwargs or ("stream" in kwargs and not self._stream_is_input) or self._stream is not None
+            own = self._reshape is not None or "out" in kwargs or ("stream" in kwargs and not self._stream_is_input) or self._stream is not None
             flat = None if own or torch is None or (self._result_type is not None and self._result_type is not torch.Tensor) else self._flat(args, kwargs)
             if flat is None or not all(isinstance(v, torch.Tensor) or v is None or type(v) in (bool, int, float, str) for v in flat):
                 return super().__call__(*args, **kwargs)
@@ -324,6 +325,8 @@ def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None,
              take turns, and belong to one stream. A call with out= or a stream is as without it
     copy_inputs: arguments that lie on another device than the model's are copied there, where they are otherwise refused (on the CPU those of a GPU):
              model(*model.to_device(arguments)) at each call. Not for models that change their arguments
+
+    A model that transposes an argument in place, x.transpose_(0, 1), leaves torch's tensor with its new shape, as the exported program does.
 
     On a GPU, arguments that lie there are used where they lie, the work is queued on the stream that torch works on, and results are
     torch's own memory: nobody waits (model.synchronize()). Arguments on the host are copied, and without any argument on the GPU results

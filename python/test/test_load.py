@@ -173,6 +173,42 @@ def test_static_models_have_the_modules_tree_and_write_to_arguments():
         torch.testing.assert_close(a, y)
 
 
+def turned(x):
+    x.mul_(2)
+    x.transpose_(0, 1)
+    return x.sum(0)
+
+
+def squeezed(x):
+    x.squeeze_()
+    return x + 1
+
+
+def strided(x):
+    x.as_strided_((2, 2), (1, 1), 1)
+    return x * 1
+
+
+@pytest.mark.parametrize("graph", [None, "static"])
+@pytest.mark.parametrize("change, sizes", [(turned, (2, 3)), (squeezed, (1, 2, 3)), (strided, (2, 3))])
+def test_an_argument_that_the_model_turns_is_left_so(change, sizes, graph):
+    first = torch.arange(6.0).reshape(sizes)
+    ours = neso.compile(torch.export.export(function(change), (first.clone(),))).load(graph=graph)
+    for _ in range(3):
+        a, b = first.clone(), first.clone()
+        torch.testing.assert_close(ours(a), change(b))
+        assert (a.shape, a.stride(), a.storage_offset()) == (b.shape, b.stride(), b.storage_offset())
+        torch.testing.assert_close(a, b)
+
+
+def test_arguments_that_cannot_be_turned_are_refused():
+    ours = neso.compile(torch.export.export(function(turned), (torch.zeros(2, 3),))).load()
+    with pytest.raises(neso.InputError, match="cannot take: pass a torch.Tensor"):
+        ours(np.zeros((2, 3), np.float32))
+    with pytest.raises(neso.Error):
+        ours(torch.zeros(2, 4))
+
+
 def test_child_processes_run_the_parents_model(mlp):
     model, _ = mlp
     ours = neso.compile(model, (torch.randn(64, 16),)).load(threads=3)

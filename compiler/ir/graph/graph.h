@@ -181,6 +181,9 @@ struct Input {
   ValueId value;              // invalid for a Constant that no node uses
   int weight = -1;            // index into Model::weights
   Argument constant = None{}; // for Constant: the value that the model was specialised on
+  /// Calls that give the caller's tensor its shape after the run, as JSON: [["transpose_", 0, 1]]; empty: it keeps what it has. What they show is
+  /// the same memory. Set by functionalize, of User inputs.
+  std::string reshaped;
 };
 
 struct Output {

@@ -435,6 +435,7 @@ private:
     in.name = std::string(line.until(":")), line.expect(":");
     if (line.eat("user")) {
       in.kind = Input::Kind::User;
+      if (line.eat("reshaped")) in.reshaped = std::string(line.remainder());
     } else if (line.eat("weight")) {
       in.kind = Input::Kind::Weight;
       const std::string fqn = line.quotedText();

@@ -232,7 +232,7 @@ std::string print(const Model &m) {
   Printer p(m.graph, "");
   for (const Input &in : m.inputs) {
     switch (in.kind) {
-    case Input::Kind::User: out += fmt::format("input {}: user\n", in.name); break;
+    case Input::Kind::User: out += fmt::format("input {}: user{}\n", in.name, in.reshaped.empty() ? "" : " reshaped " + in.reshaped); break;
     case Input::Kind::Weight:
       out += fmt::format("input {}: weight \"{}\"\n", in.name, m.weights[static_cast<size_t>(in.weight)].fqn);
       break;

@@ -75,8 +75,9 @@ Grid::Place Grid::placeOf(BodyBuilder &b, const Index &i, bool slopes) const {
     g.push_back(static_cast<int64_t>(spatial() - 1 - d));
     Val v = b.cast(grid.at(b, g), c), n = b.index(in[d], c);
     place.size[d] = n;
-    // Rounded at each step as ATen does: which pixel is nearest depends on it.
-    auto r = [&](Val p) { return b.round(p, x.dtype()); };
+    // Rounded at each step as ATen does: which pixel is nearest depends on it. Between pixels of three dimensions it counts in single precision.
+    const bool rounds = mode != Cubic || spatial() < 3;
+    auto r = [&](Val p) { return rounds ? b.round(p, x.dtype()) : p; };
     Val p = align ? r(r(r(v + 1.0) / 2.0) * (n - 1.0)) : r(r(r(r(v + 1.0) * n) - 1.0) / 2.0);
     if (slopes) place.slope[d] = (align ? n - 1.0 : n) / 2.0;
     place.pos[d] = mode != Cubic ? settle(p, n, slopes ? &place.slope[d] : nullptr) : p;

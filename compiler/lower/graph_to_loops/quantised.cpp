@@ -4,6 +4,7 @@
 // The formulas are those of torch/ao/quantization/fx/_decomposed.py, in their order, since rounding depends on it.
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "lower/graph_to_loops/op_call.h"
 
@@ -131,6 +132,60 @@ Tensors fakeQuantiseTensor(OpCall &o) {
 Tensors fakeQuantiseChannels(OpCall &o) {
   const Tensor x = o.t("self");
   return fakeQuantised(o, along(o.t("scale"), x, o.integer("axis")), along(o.t("zero_point"), x, o.integer("axis")));
+}
+
+/// The zero point of a learnt scale, a number with a fraction while it is learnt: what the quantised numbers and what their gradients take it for.
+Tensor learntZero(OpCall &o, const Tensor &zero, bool cut) {
+  const double least = static_cast<double>(o.integer("quant_min")), most = static_cast<double>(o.integer("quant_max"));
+  return map(zero, [=](Val v) {
+    auto inside = [&](Val x) { return vmin(vmax(x, num(x, least)), num(x, most)); };
+    return cut ? un(OpKind::Trunc, inside(v + 0.5)) : inside(un(OpKind::Round, v));
+  });
+}
+
+Tensor firstOf(const Tensor &x) { return select(flatten(x), 0, 0); }
+
+Tensors fakeQuantiseLearnt(OpCall &o) { return fakeQuantised(o, cast(firstOf(o.t("scale")), DType::F32), cast(learntZero(o, firstOf(o.t("zero_point")), false), DType::I32)); }
+
+Tensors fakeQuantiseLearntChannels(OpCall &o) {
+  const Tensor x = o.t("self");
+  const int64_t axis = o.integer("axis");
+  return fakeQuantised(o, along(o.t("scale"), x, axis), cast(along(learntZero(o, o.t("zero_point"), false), x, axis), DType::I32));
+}
+
+/// Gradients of numbers behind quantising and back, of the scale and of the zero point (Bhalgat et al., LSQ+, 2020). As ATen's kernels do it.
+Tensors learntGradients(OpCall &o, const Tensor &scale, const Tensor &zero, const Dims &dims, const Sizes &sizes) {
+  const Tensor x = o.t("self"), xs[] = {x, scale, zero, o.t("grad")};
+  const double least = static_cast<double>(o.integer("quant_min")), most = static_cast<double>(o.integer("quant_max")), factor = o.number("grad_factor", 1);
+  const DType c = computeType(x.dtype());
+  auto position = [](std::span<const Val> v) { return un(OpKind::Round, v[0] * (1.0 / v[1]) + v[2]); };
+  auto each = [&](const std::function<Val(std::span<const Val>, Val)> &fn) {
+    return pointwise(xs, c, c, [=](std::span<const Val> v) { return fn(v, position(v)); });
+  };
+  auto total = [&](const Tensor &t, const Tensor &of) { return cast(reshape(reduceDims(loops::ReduceKind::Sum, t, dims, false, c), sizes), of.dtype()); };
+  const Tensor dx = each([=](std::span<const Val> v, Val q) { return where(q >= least && q <= most, v[3], 0.0); });
+  const Tensor dscale = each([=](std::span<const Val> v, Val q) {
+    const Val back = (vmin(vmax(q, num(q, least)), num(q, most)) - v[2]) * v[1];
+    const Val inside = v[3] * (back - v[0]) * (1.0 / v[1]);
+    return where(q < least, v[3] * (least - v[2]), where(q > most, v[3] * (most - v[2]), inside)) * factor;
+  });
+  const Tensor dzero = each([=](std::span<const Val> v, Val q) { return where(q >= least && q <= most, num(q, 0), -v[3] * v[1] * factor); });
+  return {cast(dx, o.out(0).dtype), total(dscale, o.t("scale")), total(dzero, o.t("zero_point"))};
+}
+
+Tensors learntTensorGradients(OpCall &o) {
+  Dims all(o.t("self").sizes().size());
+  std::iota(all.begin(), all.end(), 0);
+  return learntGradients(o, firstOf(o.t("scale")), learntZero(o, firstOf(o.t("zero_point")), true), all, {Expr(1)});
+}
+
+Tensors learntChannelGradients(OpCall &o) {
+  const Tensor x = o.t("self");
+  const int64_t axis = wrapDims({o.integer("axis")}, x.rank())[0];
+  Dims others;
+  for (int64_t d = 0; d < x.rank(); ++d)
+    if (d != axis) others.push_back(d);
+  return learntGradients(o, along(o.t("scale"), x, axis), along(learntZero(o, o.t("zero_point"), false), x, axis), others, {x.size(axis)});
 }
 
 /// Which numbers a range of values is quantised with: the scale, F64, and the zero point, a whole number. In the order of ATen's and FBGEMM's
@@ -416,6 +471,10 @@ void addQuantised(OpTable &t) {
   t.add("fake_quantize_per_tensor_affine.default fake_quantize_per_tensor_affine.tensor_qparams fake_quantize_per_tensor_affine_cachemask.default "
         "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default",
         fakeQuantiseTensor);
+  t.add("_fake_quantize_learnable_per_tensor_affine.default", fakeQuantiseLearnt);
+  t.add("_fake_quantize_learnable_per_channel_affine.default", fakeQuantiseLearntChannels);
+  t.add("_fake_quantize_learnable_per_tensor_affine_backward.default", learntTensorGradients);
+  t.add("_fake_quantize_learnable_per_channel_affine_backward.default", learntChannelGradients);
   t.add("fake_quantize_per_channel_affine.default fake_quantize_per_channel_affine_cachemask.default", fakeQuantiseChannels);
   t.add("_fused_moving_avg_obs_fq_helper_functional.default", observedFakeQuantised);
   t.add("_weight_int8pack_mm.default", int8Product);

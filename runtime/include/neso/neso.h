@@ -304,8 +304,9 @@ NESO_API void neso_model_set_ops(neso_model *model, const neso_op *ops, size_t c
 NESO_API neso_status neso_model_solve_sizes(const neso_model *model, const char *const *names, const int64_t *values,
                                             size_t count, int64_t *out_sizes);
 
-/* Keys "model", "producer", "in_spec", "out_spec" (PyTorch's serialised tree specs) and what the user gave; NULL: no
- * such key. */
+/* Keys "model", "producer", "in_spec", "out_spec" (PyTorch's serialised tree specs), "input.NAME.reshaped" and what the user gave; NULL: no
+ * such key. A model that gives its caller's tensor another shape, as x.transpose_(0, 1) of an input does, says so under the third, as JSON:
+ * [["transpose_", 0, 1]]. A run writes that memory as it lay; what a tensor of the caller's has for sizes and strides is the caller's to change. */
 NESO_API const char *neso_model_metadata(const neso_model *model, const char *key);
 /* The user's keys in order; NULL past the last. */
 NESO_API const char *neso_model_metadata_key(const neso_model *model, int32_t index);

@@ -91,8 +91,10 @@ Status Functionalizer::changeView(Node &n, const OpSchema &op, std::string_view 
     v.chain.push_back({step, 0, 0, 0, g_.value(self).type, g_.value(out).type});
   v.value = out;
   v.version = memories_[v.memory].version;
-  views_[out] = v;
-  views_[self] = std::move(v);
+  nameAgain(out, self);
+  views_[object(self)] = v;
+  for (const auto &[name, first] : objects_)
+    if (first == object(self)) views_[name] = v;
   append(std::move(step));
   return Status::ok();
 }
@@ -205,11 +207,14 @@ Status Functionalizer::mutate(Node &n, const OpSchema &op) {
     if (op.args[i].mutated) mutated.push_back(i);
   Result<std::vector<ValueId>> targets = writtenBy(n, mutated);
   if (!targets) return targets.takeError();
+  const std::vector<ValueId> given = *targets;
+  if (Status s = resizeOut(n, op, *targets); !s) return s;
 
   const std::vector<Argument> written = n.args;
   for (Argument &a : n.args) read(a);
   applied(Rule::Functionalise);
   std::vector<ValueId> results; // new contents, parallel to targets
+  ValueId taken; // the value that the call's only result names by itself
   if (op.name == "aten.copy_") {
     const ValueId *src = std::get_if<ValueId>(&n.args[1]);
     if (!src) return unsupported(n, "its source is no tensor");
@@ -222,16 +227,25 @@ Status Functionalizer::mutate(Node &n, const OpSchema &op) {
     const bool single = targets->size() == 1 && n.outputs.size() == 1 && n.outputs[0].size() == 1;
     Result<std::vector<ValueId>> made = callFunctional(n, op, mutated, written, single ? n.outputs[0][0] : ValueId());
     if (!made) return made.takeError();
+    if (!made->empty()) taken = made->front();
     for (size_t i = 0; i < made->size(); ++i) results.push_back(fit((*made)[i], g_.value((*targets)[i]).type, n));
   }
   for (size_t i = 0; i < targets->size(); ++i)
     if (Status s = write((*targets)[i], results[i], n); !s) return s;
+  for (size_t i = 0; i < targets->size(); ++i)
+    if ((*targets)[i] != given[i]) nameOtherMemory(given[i], (*targets)[i]);
   // A result that is a written argument is another name of it.
   size_t at = 0;
   for (size_t r = 0; r < op.returns.size() && r < n.outputs.size(); ++r) {
     if (!op.returns[r].mutated) continue;
     for (ValueId id : n.outputs[r])
-      if (id.valid() && at < targets->size()) views_[id] = view((*targets)[at++]);
+      if (id.valid() && at < targets->size()) {
+        nameAgain(id, given[at]);
+        // What the file says of it is what tracing made of out=: new strides, where the tensor keeps its own.
+        const Value &is = g_.value((*targets)[at]);
+        if (Value &said = g_.value(id); id != taken && said.kind == Value::Kind::Tensor && said.type.dtype == is.type.dtype && said.type.sizes == is.type.sizes) said.type = is.type;
+        views_[id] = view((*targets)[at++]);
+      }
   }
   return Status::ok();
 }
@@ -257,6 +271,51 @@ static Result<functional::Callers> callersOf(const Model &m) {
   return c;
 }
 
+/// The call of an in-place operator that does what the step does to a tensor, as JSON: ["transpose_", 0, 1]. nullopt: numbers of it are not the same in
+/// every run.
+static std::optional<std::string> callOf(const functional::Step &step) {
+  const std::string_view target = step.node.target, name = target.substr(target.find('.') + 1);
+  std::string out = fmt::format("[\"{}_\"", name.substr(0, name.find('.')));
+  for (size_t i = 1; i < step.node.args.size(); ++i) {
+    const Argument &a = step.node.args[i];
+    if (const int64_t *number = std::get_if<int64_t>(&a)) {
+      out += fmt::format(", {}", *number);
+    } else if (const auto *list = std::get_if<std::vector<IntOrSym>>(&a)) {
+      std::vector<int64_t> numbers;
+      for (const IntOrSym &x : *list)
+        if (const int64_t *known = std::get_if<int64_t>(&x)) numbers.push_back(*known);
+      if (numbers.size() != list->size()) return std::nullopt;
+      out += fmt::format(", [{}]", fmt::join(numbers, ", "));
+    } else if (std::holds_alternative<None>(a)) {
+      out += ", null";
+    } else {
+      return std::nullopt;
+    }
+  }
+  return out + "]";
+}
+
+/// The calls that give the caller's tensor the shape in which the model leaves it.
+static Result<std::string> callsOf(const std::vector<functional::Step> &steps, const std::string &input) {
+  std::string out;
+  for (const functional::Step &s : steps) {
+    std::optional<std::string> call = callOf(s);
+    if (!call) return fail(diag::MutationUnsupported, s.node.loc, s.node.target + " on '" + input + "'", "it gives the caller's tensor a shape that differs from run to run");
+    out += (out.empty() ? "[" : ", ") + *call;
+  }
+  return out.empty() ? out : out + "]";
+}
+
+/// What a weight holds for the next run where its name stands behind in-place changes of shape: as many numbers, which it shows in another order.
+static Result<ValueId> turnedWeight(const Model &m, functional::Functionalizer &f, const Input &in) {
+  const functional::Step &last = f.reshaping(in.value).back();
+  const Weight &w = m.weights[static_cast<size_t>(in.weight)];
+  const bool shared = std::any_of(m.weights.begin(), m.weights.end(), [&](const Weight &other) { return &other != &w && other.storage == w.storage; });
+  if (last.out.sizes != w.type.sizes || shared)
+    return fail(diag::MutationUnsupported, last.node.loc, last.node.target + " on '" + w.fqn + "'", "the next run would find it with another shape");
+  return f.finalView(in.value);
+}
+
 Status functionalize(Model &m) {
   Working stage("functionalisation");
   if (Status s = copyWriteBacks(m); !s) return s;
@@ -277,10 +336,22 @@ Status functionalize(Model &m) {
     }
   if (Status s = f.run(); !s) return s;
   std::vector<Output> writes;
-  for (size_t i = 0; i < m.inputs.size(); ++i) {
-    const Input &in = m.inputs[i];
+  for (Input &in : m.inputs) {
     if (!in.value.valid() || (in.kind != Input::Kind::User && in.kind != Input::Kind::Weight)) continue;
     ValueId v = f.finalValue(in.value);
+    if (const std::vector<functional::Step> &steps = f.reshaping(in.value); !steps.empty() && m.graph.value(in.value).kind == Value::Kind::Tensor) {
+      const TensorType &was = m.graph.value(in.value).type, &is = steps.back().out;
+      const bool as = was.sizes == is.sizes && sameStrides(was.sizes, was.strides, is.strides) && was.offset == is.offset;
+      if (in.kind == Input::Kind::User && !as) {
+        Result<std::string> calls = callsOf(steps, in.name);
+        if (!calls) return calls.takeError();
+        in.reshaped = std::move(*calls);
+      } else if (!as) {
+        Result<ValueId> turned = turnedWeight(m, f, in);
+        if (!turned) return turned.takeError();
+        v = *turned;
+      }
+    }
     if (!v.valid()) continue;
     Output o;
     o.value = v;

@@ -114,6 +114,39 @@ std::optional<Status> Functionalizer::resize(Node &n, const OpSchema &op) {
   return Status::ok();
 }
 
+/// Whether a tensor of sizes `from` must be resized to have sizes `to`; not where only a run knows.
+static bool mustResize(const std::vector<Expr> &from, const std::vector<Expr> &to) {
+  if (from.size() != to.size()) return true;
+  for (size_t d = 0; d < from.size(); ++d)
+    if (from[d] != to[d] && from[d].isConst() && (to[d].isConst() || from[d].isConst(0))) return true;
+  return false;
+}
+
+/// out= that has other sizes than the result gets new memory, as by resize_. In `targets` and in the call it is replaced by a tensor of the result's sizes,
+/// all of which the call writes.
+Status Functionalizer::resizeOut(Node &n, const OpSchema &op, std::vector<ValueId> &targets) {
+  size_t at = 0;
+  for (size_t r = 0; r < op.returns.size() && r < n.outputs.size(); ++r) {
+    if (!op.returns[r].mutated) continue;
+    for (ValueId out : n.outputs[r]) {
+      if (!out.valid() || at >= targets.size()) continue;
+      const ValueId target = targets[at++];
+      const View &old = view(target);
+      if (g_.value(out).kind != Value::Kind::Tensor || !mustResize(g_.value(old.value).type.sizes, g_.value(out).type.sizes)) continue;
+      const bool shared = std::any_of(views_.begin(), views_.end(), [&](const auto &v) { return v.second.memory == old.memory && object(v.first) != object(target); });
+      const bool outside = std::find(g_.inputs.begin(), g_.inputs.end(), memories_[old.memory].first) != g_.inputs.end();
+      if (shared || outside || !old.chain.empty()) return unsupported(n, outside ? "it resizes an input or a weight" : "it resizes a tensor that has views");
+      TensorType type = fresh(g_.value(out).type);
+      type.dtype = g_.value(target).type.dtype;
+      const ValueId other = newValue(g_.value(target).name + "_resized", type);
+      for (size_t i = 0; i < op.args.size(); ++i)
+        if (const ValueId *id = std::get_if<ValueId>(&n.args[i]); id && *id == target && op.args[i].mutated) n.args[i] = other;
+      targets[at - 1] = other;
+    }
+  }
+  return Status::ok();
+}
+
 /// set_: the name stands for another tensor from now on, or for what lies at such places of its memory.
 Status Functionalizer::setTo(Node &n) {
   const ValueId self = std::get<ValueId>(n.args[0]), out = n.outputs[0][0], *source = std::get_if<ValueId>(&n.args[1]);

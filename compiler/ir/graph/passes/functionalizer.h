@@ -84,8 +84,27 @@ public:
     ValueId v = memories_[view(input).memory].current;
     return v == input ? ValueId() : v;
   }
+  /// In-place changes of shape that the input's name stands behind.
+  const std::vector<Step> &reshaping(ValueId input) { return view(input).chain; }
+  /// What the input's name shows at the end, where that is another view than at first.
+  ValueId finalView(ValueId input) { return current(input); }
 
 private:
+  ValueId object(ValueId id) const {
+    const auto at = objects_.find(id);
+    return at == objects_.end() ? id : at->second;
+  }
+  /// `other` is one more name of the tensor `id`.
+  void nameAgain(ValueId other, ValueId id) { objects_[other] = object(id); }
+  /// The tensor `id`, under all its names, lies where `other` does from now on.
+  void nameOtherMemory(ValueId id, ValueId other) {
+    const View there = view(other);
+    nameAgain(other, id);
+    views_[id] = there;
+    for (const auto &[name, first] : objects_)
+      if (first == object(id)) views_[name] = there;
+    views_[object(id)] = there;
+  }
   void noteSharing() {
     std::vector<ValueId> outputs;
     for (const Argument &a : g_.outputs) forEachValue(a, [&](ValueId v) { outputs.push_back(v); });
@@ -440,6 +459,7 @@ private:
   Status trainBatchNorm(Node &n);
   Status trainInstanceNorm(Node &n);
   std::optional<Status> resize(Node &n, const OpSchema &op);
+  Status resizeOut(Node &n, const OpSchema &op, std::vector<ValueId> &targets);
   Status setTo(Node &n);
   Status launch(Node &n);
   Status ofCaller(Node &n);
@@ -450,6 +470,7 @@ private:
   bool subgraph_;
   std::unordered_set<std::string> names_;
   std::unordered_map<ValueId, View> views_;
+  std::unordered_map<ValueId, ValueId> objects_; // names of one tensor, which in-place operators return: the first of them
   std::vector<Memory> memories_;
   std::vector<std::pair<size_t, size_t>> sharing_, mayShare_; // mayShare_: of memories
 };

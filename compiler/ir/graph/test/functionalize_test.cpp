@@ -290,6 +290,71 @@ TEST(Functionalize, WhatIsSetIsAnotherTensorFromThenOn) {
   EXPECT_EQ(st.error().diagnostics()[0].kind, diag::MutationUnsupported);
 }
 
+TEST(Functionalize, TheCallersTensorIsLeftWithItsNewShape) {
+  Builder k;
+  TensorType turned = Builder::type({6, 4}), more = Builder::type({6, 1, 4});
+  turned.strides = {1, 6}, more.strides = {1, 6, 6};
+  ValueId t = k.op("aten.transpose_.default", {k.x, int64_t(0), int64_t(1)}, turned, "t");
+  // The result is another name of the argument.
+  ValueId u = k.op("aten.unsqueeze_.default", {t, int64_t(1)}, more, "u");
+  k.output(k.op("aten.relu.default", {u}, Builder::type({6, 1, 4}), "r"));
+  ASSERT_TRUE(functionalize(k.m));
+  EXPECT_EQ(k.m.inputs[0].reshaped, "[[\"transpose_\", 0, 1], [\"unsqueeze_\", 1]]");
+  EXPECT_EQ(k.m.outputs.size(), 1u);
+
+  Builder back;
+  back.op("aten.t_.default", {back.x}, turned, "t");
+  back.op("aten.t_.default", {back.x}, Builder::type({4, 6}), "again");
+  ASSERT_TRUE(functionalize(back.m));
+  EXPECT_EQ(back.m.inputs[0].reshaped, "");
+
+  Builder unknown;
+  TensorType part = Builder::type({Symbol::size("s0")});
+  unknown.op("aten.as_strided_.default", {unknown.x, sizeList(unknown.m.graph, part.sizes), std::vector<IntOrSym>{int64_t(1)}, None{}}, part, "part");
+  Status st = functionalize(unknown.m);
+  ASSERT_FALSE(st);
+  EXPECT_EQ(st.error().diagnostics()[0].kind, diag::MutationUnsupported);
+}
+
+TEST(Functionalize, AnOutArgumentKeepsItsStrides) {
+  Builder k;
+  TensorType turned = Builder::type({6, 4}), places = Builder::type({0});
+  turned.strides = {1, 6}, places.dtype = DType::I64;
+  ValueId s = k.op("aten.t.default", {k.op("aten.neg.default", {k.x}, Builder::type({4, 6}), "n")}, turned, "t");
+  ValueId y = k.op("aten.clone.default", {s, None{}}, turned, "y");
+  ValueId empty = k.op("aten.empty.memory_format", {std::vector<IntOrSym>{int64_t(0)}, DType::I64}, places, "empty");
+  places = Builder::type({6, 4}), places.dtype = DType::I64;
+  Node n;
+  n.name = "sort", n.target = "aten.sort.values", n.args = {s, int64_t(0), false, y, empty};
+  ASSERT_TRUE(bindArguments(n, k.m.graph));
+  const ValueId values = k.m.graph.addValue("values", Builder::type({6, 4}));
+  n.outputs = {{values}, {k.m.graph.addValue("indices", places)}};
+  k.m.graph.nodes.push_back(std::move(n));
+  k.output(values);
+  ASSERT_TRUE(functionalize(k.m));
+  EXPECT_EQ(k.m.graph.value(std::get<ValueId>(k.m.graph.outputs[0])).type.strides, turned.strides);
+}
+
+TEST(Functionalize, AWeightThatIsTurnedIsFoundSoByTheNextRun) {
+  TensorType square = Builder::type({6, 6}), turned = square;
+  turned.strides = {1, 6};
+  Builder k;
+  k.m.graph.value(k.b).type = k.m.weights[0].type = square;
+  k.output(k.op("aten.t_.default", {k.b}, turned, "t"));
+  ASSERT_TRUE(functionalize(k.m));
+  ASSERT_EQ(k.m.outputs.size(), 2u);
+  EXPECT_EQ(k.m.outputs[0].kind, Output::Kind::BufferMutation);
+  EXPECT_EQ(k.name(k.m.graph.outputs[0]), "t");
+
+  Builder row;
+  row.m.weights[0].type = Builder::type({6});
+  row.op("aten.unsqueeze_.default", {row.b, int64_t(0)}, Builder::type({1, 6}), "u");
+  Status st = functionalize(row.m);
+  ASSERT_FALSE(st);
+  EXPECT_EQ(st.error().diagnostics()[0].kind, diag::MutationUnsupported);
+  EXPECT_NE(st.error().str().find("another shape"), std::string::npos) << st.error().str();
+}
+
 TEST(Functionalize, WhatAFileWritesBackIsCopiedThere) {
   auto written = [](std::vector<Expr> sizes, DType dtype) {
     Builder k;

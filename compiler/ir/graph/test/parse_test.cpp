@@ -18,7 +18,7 @@ storage 1: 4 bytes = 0000803f
 weight "layer.weight" parameter: f32[8, 8] storage 0
 weight "mean" buffer (not persistent): f32[1] strides(4) offset 2 storage 1
 input w: weight "layer.weight"
-input x: user
+input x: user reshaped [["transpose_", 0, 1]]
 input flag: constant true
 input text: constant "a, b"
 output %y
@@ -76,6 +76,7 @@ TEST(GraphText, GivesBackItsText) {
   EXPECT_FALSE(m->weights[1].persistent);
   ASSERT_EQ(m->storages[1].bytes, 4);
   EXPECT_EQ(m->storages[1].data[2], 0x80);
+  EXPECT_EQ(m->inputs[1].reshaped, "[[\"transpose_\", 0, 1]]");
   EXPECT_EQ(m->outputs[2].target, "x");
   EXPECT_EQ(m->outputs[2].kind, Output::Kind::InputMutation);
   ASSERT_EQ(m->graph.nodes.size(), 9u);
