@@ -131,6 +131,14 @@ Status Functionalizer::resizeOut(Node &n, const OpSchema &op, std::vector<ValueI
     for (ValueId out : n.outputs[r]) {
       if (!out.valid() || at >= targets.size()) continue;
       const ValueId target = targets[at++];
+      // What stands in the place of results; others are read as well, and keep their sizes.
+      const auto isResult = [&](size_t i) {
+        const ValueId *id = std::get_if<ValueId>(&n.args[i]);
+        return id && *id == target && op.args[i].mutated && op.args[i].kwargOnly;
+      };
+      size_t given = 0;
+      while (given < op.args.size() && !isResult(given)) ++given;
+      if (given == op.args.size()) continue;
       const View &old = view(target);
       if (g_.value(out).kind != Value::Kind::Tensor || !mustResize(g_.value(old.value).type.sizes, g_.value(out).type.sizes)) continue;
       const bool shared = std::any_of(views_.begin(), views_.end(), [&](const auto &v) { return v.second.memory == old.memory && object(v.first) != object(target); });
@@ -139,8 +147,7 @@ Status Functionalizer::resizeOut(Node &n, const OpSchema &op, std::vector<ValueI
       TensorType type = fresh(g_.value(out).type);
       type.dtype = g_.value(target).type.dtype;
       const ValueId other = newValue(g_.value(target).name + "_resized", type);
-      for (size_t i = 0; i < op.args.size(); ++i)
-        if (const ValueId *id = std::get_if<ValueId>(&n.args[i]); id && *id == target && op.args[i].mutated) n.args[i] = other;
+      n.args[given] = other;
       targets[at - 1] = other;
     }
   }
