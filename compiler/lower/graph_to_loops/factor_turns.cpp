@@ -18,7 +18,6 @@ static void putAt(const Tensor &x, const Tensor &all, int64_t dim, Expr at) {
   one(x.imag(), all.imag());
 }
 
-
 Tensor triangularInTurns(const Tensor &t0, const Tensor &b, bool upper, bool unit) {
   Lowering &ctx = t0.ctx();
   const Tensor t = source(t0), x = carry(b);

@@ -225,6 +225,41 @@ TEST(Tiling, AnOperandThatProgramsPutInOrderIsReadByFewBlocksOfRows) {
   EXPECT_EQ(tiling(197, 3072, true, DType::BF16).bm, 16);
 }
 
+TEST(Tiling, OneRowReadsAGivenOperandInLongPieces) {
+  auto columns = [](int64_t m, int64_t n) {
+    Maker maker;
+    const BufferId x = maker.input("x", m * kK), w = maker.input("w", kK * n), y = addTemp(maker.p, "y", DType::F32, m * n);
+    ContractionSpec c;
+    c.lhs = appendLoad(c.body, x, DType::F32, i(0) * kK + r(0)), c.rhs = appendLoad(c.body, w, DType::F32, r(0) * n + i(1));
+    c.accType = DType::F32, c.stores = {{y, i(0) * n + i(1), 0}};
+    maker.node({m, n}, {kK}, std::move(c)), maker.output(y);
+    plan::Plan plan = maker.plan();
+    return chooseTilings(plan, TileTarget())[0].dot->bn;
+  };
+  EXPECT_EQ(columns(1, 2304), 128);
+  EXPECT_EQ(columns(4, 2304), 64);
+  EXPECT_EQ(columns(1, 768), 64);         // six programs are too few for many threads
+  EXPECT_EQ(columns(1, 2304 + 64), 64);   // half of the last piece would be masked off
+}
+
+TEST(Tiling, RowsThatComeFromMemoryAreReadOnce) {
+  auto streams = [](Expr rows, int64_t length, DType t) {
+    Maker m;
+    const BufferId w = m.input("w", rows * length, t), x = m.input("x", length, t), y = addTemp(m.p, "y", DType::F32, rows);
+    ReductionSpec s;
+    const ValueIdx a = appendLoad(s.body, w, t, i(0) * length + r(0)), b = appendLoad(s.body, x, t, r(0));
+    const ValueIdx product = append(s.body, OpKind::Mul, t, a, b);
+    s.reductions = {{ReduceKind::Sum, DType::F32, t == DType::F32 ? product : append(s.body, OpKind::Cast, DType::F32, product), {{y, i(0), 1}}}};
+    m.node({rows}, {length}, s), m.output(y);
+    plan::Plan plan = m.plan();
+    return chooseTilings(plan, TileTarget())[0].loop->streams;
+  };
+  EXPECT_TRUE(streams(1024, 1024, DType::F32));
+  EXPECT_FALSE(streams(1023, 1024, DType::F32));
+  EXPECT_FALSE(streams(1024, 1024, DType::BF16));
+  EXPECT_TRUE(streams(2048, 1024, DType::BF16));
+}
+
 /// Each way in which something else may read the weight: it then stays as the model has it.
 TEST(Tiling, AWeightThatIsReadElsewhereStays) {
   for (int way = 0; way < 3; ++way) {
