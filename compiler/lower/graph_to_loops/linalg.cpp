@@ -498,6 +498,7 @@ static Val nothingToReflect(Complex head, Val below) {
 }
 
 Reflectors reflectorsOf(const Tensor &a0) {
+  if (!isSmall(a0)) return reflectorsInTurns(a0);
   Tensor a = a0;
   a.realize();
   Lowering &ctx = a.ctx();
@@ -553,6 +554,7 @@ Reflectors reflectorsOf(const Tensor &a0) {
 }
 
 Tensor applyReflectors(const Reflectors &h, const Tensor &c0, bool adjoint) {
+  if (!isSmall(h.packed) || !h.tau.size(-1).asConst() || !isSmall(c0)) return applyInTurns(h, c0, adjoint);
   int64_t k = h.tau.size(-1).constValue();
   Tensor c = c0, tau = adjoint ? conjugateOf(h.tau) : h.tau;
   tau.reused();
@@ -564,9 +566,9 @@ Tensor applyReflectors(const Reflectors &h, const Tensor &c0, bool adjoint) {
 static Tensors qrOp(OpCall &o) {
   bool old = o.node.target == "aten.qr.default";
   Tensor a = o.t(old ? "self" : "A");
-  if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = anySizeFault(a); !why.empty()) return o.fail(why);
   std::string mode = old ? (o.flag("some", true) ? "reduced" : "complete") : o.text("mode", "reduced");
-  int64_t m = rowsOf(a), n = columnsOf(a), k = std::min(m, n), width = mode == "complete" ? m : k;
+  const Expr m = a.size(-2), n = a.size(-1), k = min(m, n), width = mode == "complete" ? m : k;
   Reflectors h = reflectorsOf(a);
   Tensor r = numberMatrixOf(o.ctx, a.dtype(), batchOf(a), width, n, [=](BodyBuilder &b, const Index &i, Expr row, Expr c) {
     auto part = [&](const Tensor &x) {
@@ -733,21 +735,19 @@ static void addFactorisations(OpTable &t) {
 static void addReflectors(OpTable &t) {
   t.add("geqrf.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("self");
-    if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
+    if (std::string why = anySizeFault(a); !why.empty()) return o.fail(why);
     Reflectors h = reflectorsOf(a);
     return {h.packed, h.tau};
   });
   t.add("linalg_householder_product.default orgqr.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t(o.has("input") ? "input" : "self"), tau = o.t(o.has("tau") ? "tau" : "input2");
-    if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
-    if (!tau.size(-1).asConst()) return o.fail("the number of reflectors is symbolic");
+    if (std::string why = anySizeFault(a); !why.empty()) return o.fail(why);
     a.realize();
-    return {applyReflectors({a, tau}, identityMatrix(a, rowsOf(a), columnsOf(a)), false)};
+    return {applyReflectors({a, tau}, identityMatrix(a, a.size(-2), a.size(-1)), false)};
   });
   t.add("ormqr.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("self"), tau = o.t("input2"), c = o.t("input3");
-    if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
-    if (!tau.size(-1).asConst()) return o.fail("the number of reflectors is symbolic");
+    if (std::string why = anySizeFault(a); !why.empty()) return o.fail(why);
     a.realize();
     bool left = o.flag("left", true), turned = o.flag("transpose");
     if (left) return {applyReflectors({a, tau}, c, turned)};
