@@ -4,20 +4,6 @@
 
 namespace neso::lower {
 
-/// x is stored at number `at` of dim `dim` of `all`.
-static void putAt(const Tensor &x, const Tensor &all, int64_t dim, Expr at) {
-  auto one = [&](const Tensor &part, const Tensor &whole) {
-    Strided to = *whole.asStrided();
-    const auto stride = to.strides.begin() + (dim < 0 ? dim + whole.rank() : dim);
-    to.offset = to.offset + at * *stride;
-    to.strides.erase(stride);
-    whole.ctx().store(part, to);
-  };
-  if (!all.isComplex()) return one(x, all);
-  one(x.real(), all.real());
-  one(x.imag(), all.imag());
-}
-
 /// Rows or columns in whole blocks.
 static Expr inBlocks(Expr n) { return ceilDiv(n, kFactorBlock) * kFactorBlock; }
 static Complex none(Complex like) { return {num(like.re, 0), {}}; }

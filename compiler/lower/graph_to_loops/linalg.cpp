@@ -11,13 +11,18 @@ namespace neso::lower {
 
 std::string matrixFault(const Tensor &a) { return a.isComplex() ? "complex matrices are not supported" : numberFault(a); }
 
-static std::string anySizeFault(const Tensor &a) {
+std::string anySizeFault(const Tensor &a) {
   if (a.rank() < 2) return "the argument is no matrix";
   if (toReal(a.dtype()) != DType::F32 && toReal(a.dtype()) != DType::F64) return "only float32 and float64 matrices are supported";
   return "";
 }
 
-static bool isSmall(const Tensor &a) {
+std::string anyConstSizeFault(const Tensor &a) {
+  if (std::string why = anySizeFault(a); !why.empty()) return why;
+  return a.size(-2).asConst() && a.size(-1).asConst() ? "" : "matrices of symbolic size are not supported";
+}
+
+bool isSmall(const Tensor &a) {
   return a.size(-2).asConst() && a.size(-1).asConst() && rowsOf(a) <= kMostColumns && columnsOf(a) <= kMostColumns;
 }
 

@@ -12,6 +12,11 @@ constexpr int64_t kMostColumns = 64;
 /// Why these are no matrices of real numbers to factor; empty when they are. numberFault: of real or complex numbers.
 std::string matrixFault(const Tensor &a);
 std::string numberFault(const Tensor &a);
+/// The same of any size, and of any constant size.
+std::string anySizeFault(const Tensor &a);
+std::string anyConstSizeFault(const Tensor &a);
+/// Of constant sizes of at most kMostColumns.
+bool isSmall(const Tensor &a);
 /// The constant sizes of a matrix.
 inline int64_t rowsOf(const Tensor &a) { return a.size(-2).constValue(); }
 inline int64_t columnsOf(const Tensor &a) { return a.size(-1).constValue(); }
@@ -70,6 +75,7 @@ Tensor solveMatrix(const Tensor &a, const Tensor &b);
 /// Singular values of matrices with no more columns than rows, largest first, and the right vectors as columns: a V = U S.
 struct Singular {
   Tensor values, v, av;
+  std::function<Tensor(Expr width)> left = {}; // the first columns of a whole basis of left vectors; empty: they follow from av
 };
 Singular singularOf(const Tensor &a);
 /// Norms by singular values: order 2, -2, or 'nuc' (order 0).
