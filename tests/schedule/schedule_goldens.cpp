@@ -67,7 +67,7 @@ std::string difference(const HostValue &want, const HostValue &got) {
 }
 
 /// Where the arena is more than 1.1 times the bytes that live at the worst step, at small, usual and large sizes and at
-/// mixtures of them. 128 bytes are granted: two blocks of alignment.
+/// mixtures of them. What a cache of the first level holds is granted: which places small tensors share is chosen for usual sizes.
 std::string arenaExcess(const plan::Plan &plan) {
   std::vector<Symbol> symbols = loops::sizeSymbols(plan.program);
   constexpr int64_t kSizes[] = {1, 2, 3, 4, 6, 10, 17, 31, 40, 64, 128, 500};
@@ -75,7 +75,7 @@ std::string arenaExcess(const plan::Plan &plan) {
   std::string where;
   // Arenas whose size the data decides share nothing with others: what a cache of the second level holds is not asked about.
   const bool late = std::any_of(plan.arenas.begin(), plan.arenas.end(), [](const plan::Arena &a) { return a.late; });
-  const double slack = late ? 1 << 20 : 128;
+  const double slack = late ? 1 << 20 : 32 << 10;
   for (int64_t first : kSizes)
     for (int64_t others : kSizes) {
       SymbolMap<int64_t> sizes;
