@@ -4,8 +4,8 @@
 
 namespace neso::lower {
 
-/// Rows or columns in whole blocks.
-static Expr inBlocks(Expr n) { return ceilDiv(n, kFactorBlock) * kFactorBlock; }
+/// At least so many rows or columns as make whole blocks of n; floorDiv of it is how many those are. Polynomials compare well where memory is shared.
+static Expr inBlocks(Expr n) { return n.asConst() ? ceilDiv(n, kFactorBlock) * kFactorBlock : n + (kFactorBlock - 1); }
 static Complex none(Complex like) { return {num(like.re, 0), {}}; }
 static Index outer(const Index &i) { return Index(i.begin(), i.end() - 1); }
 
