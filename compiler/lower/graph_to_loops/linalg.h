@@ -12,6 +12,9 @@ constexpr int64_t kMostColumns = 64;
 /// Why these are no matrices of real numbers to factor; empty when they are. numberFault: of real or complex numbers.
 std::string matrixFault(const Tensor &a);
 std::string numberFault(const Tensor &a);
+/// The same of matrices of any size, and of any that is a constant.
+std::string anySizeFault(const Tensor &a);
+std::string anyConstSizeFault(const Tensor &a);
 /// The constant sizes of a matrix.
 inline int64_t rowsOf(const Tensor &a) { return a.size(-2).constValue(); }
 inline int64_t columnsOf(const Tensor &a) { return a.size(-1).constValue(); }
