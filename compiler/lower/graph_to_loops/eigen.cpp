@@ -357,7 +357,7 @@ struct Scaled {
 /// The same for real matrices: pairs of conjugate values come out of blocks of two rows.
 ComplexEigen realEigen(const Tensor &a, bool vectors, const std::string &line) {
   const int64_t n = rowsOf(a);
-  const Tensor t = carry(a), zt = vectors ? carry(identityMatrix(a, n, n)) : Tensor();
+  const Tensor t = carriedMatrix(a), zt = vectors ? carry(identityMatrix(a, n, n)) : Tensor();
   Schur schur(t, zt, n);
   if (n > 2) schur.toHessenberg();
   if (n > 1) schur.toTriangle(line);

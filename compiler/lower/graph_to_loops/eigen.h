@@ -21,6 +21,14 @@ inline Expr within(BodyBuilder &b, Val v, int64_t n) {
 /// Memory full of one number.
 inline Tensor integers(Lowering &ctx, const Sizes &sizes, int64_t value) { return carry(fullInt(ctx, sizes, DType::I64, value)); }
 
+/// A square matrix of float64 in memory of its own. Elements of a column that are a large power of two apart would lie in few lines of a cache.
+inline Tensor carriedMatrix(const Tensor &a) {
+  const int64_t n = rowsOf(a);
+  const Tensor all = place(a.ctx(), DType::F64, extended(extended(batchOf(a), n), n % 64 ? n : n + 8)), out = slice(all, -1, 0, n);
+  put(a, out);
+  return out;
+}
+
 /// What is divided by must not vanish: a matrix that differs in its last bits has a number there.
 inline Complex pivot(Complex a) { return where(sizeOf(a) < kEpsilon, real(num(a.re, kEpsilon)), a); }
 

@@ -260,7 +260,7 @@ Parts vectorsOf(const Parts &w, int64_t n) {
 ComplexEigen complexEigen(const Parts &a, bool vectors, const std::string &line) {
   Lowering &ctx = a.re.ctx();
   const int64_t n = rowsOf(a.re);
-  const Parts t{carry(a.re), carry(a.im)};
+  const Parts t{carriedMatrix(a.re), carriedMatrix(a.im)};
   Parts zt;
   if (vectors) zt = {carry(identityMatrix(a.re, n, n)), carry(full(ctx, a.re.sizes(), DType::F64, 0))};
   Schur schur(t, zt, n);
