@@ -357,7 +357,8 @@ struct Scaled {
 /// The same for real matrices: pairs of conjugate values come out of blocks of two rows.
 ComplexEigen realEigen(const Tensor &a, bool vectors, const std::string &line) {
   const int64_t n = rowsOf(a);
-  const Tensor t = carriedMatrix(a), zt = vectors ? carry(identityMatrix(a, n, n)) : Tensor();
+  const Tensor order = isolatingOrder(a.ctx(), batchOf(a), n, [a](BodyBuilder &b, const Index &i, Expr r, Expr c) { return ne(elementOf(b, a, i, r, c), 0.0); });
+  const Tensor t = carriedMatrix(inOrder(a, order)), zt = vectors ? carry(movesOf(order, n)) : Tensor();
   Schur schur(t, zt, n);
   if (n > 2) schur.toHessenberg();
   if (n > 1) schur.toTriangle(line);
@@ -398,62 +399,6 @@ Tensors eigOp(OpCall &o) {
 }
 
 } // namespace
-
-Sweep::Sweep(Lowering &ctx, const Sizes &batch, int64_t n, bool whole) : ctx_(ctx), n_(n), whole_(whole) {
-  last = integers(ctx, batch, n - 1), tries = integers(ctx, batch, 0);
-  for (Tensor *x : {&row, &steps, &end, &pair}) *x = place(ctx, DType::I64, batch);
-}
-
-void Sweep::untilNoneIsLeft(const std::string &line, const std::function<void()> &body) {
-  // A sweep shifts, or splits a value off.
-  const int64_t most = (kShiftsPerValue + 1) * std::max<int64_t>(n_, 10);
-  const Tensor turns = integers(ctx_, {}, 0);
-  auto unfinished = [&] { return reduceDims(loops::ReduceKind::Any, binary(OpKind::Gt, last, scalarInt(ctx_, 0)), {}, false, DType::Bool); };
-  whileTrue(
-      ctx_, [&] { return binary(OpKind::And, unfinished(), binary(OpKind::Lt, turns, scalarInt(ctx_, most))); },
-      [&] {
-        body();
-        put(addNumber(turns, 1), turns);
-      });
-  ctx_.require(eq(ctx_.read(unfinished()), 0), "the eigenvalues of a matrix are not found within " + std::to_string(most) + " sweeps" + line);
-}
-
-void Sweep::forReflections(const std::function<void(Expr turn, const Touched &)> &body) {
-  const Tensor works = binary(OpKind::Gt, steps, scalarInt(ctx_, 0));
-  auto read = [&](loops::ReduceKind kind, const Tensor &x, int64_t ofIdle) {
-    const Tensor some = where(works, x, scalarInt(ctx_, ofIdle));
-    const Expr e = ctx_.read(reduceDims(kind, some, {}, false, DType::I64));
-    if (e.isSymbol()) ctx_.bound(e.symbol(), {0, n_});
-    return e;
-  };
-  using loops::ReduceKind;
-  const Expr count = read(ReduceKind::Max, steps, 0), least = read(ReduceKind::Min, row, n_), most = read(ReduceKind::Max, row, 0), bottom = read(ReduceKind::Max, end, 0);
-  forTurns(ctx_, count, [&](Expr turn) {
-    // Left of the reflected rows' first element below the diagonal, and below the reflected columns' last one, is nothing.
-    const Expr firstColumn = max(least + turn - 1, 0), firstRow = whole_ ? Expr(0) : least;
-    const Expr endOfColumns = whole_ ? Expr(n_) : bottom + 1, endOfRows = min(bottom + 1, most + turn + 4);
-    body(turn, {firstColumn, endOfColumns - firstColumn, firstRow, endOfRows - firstRow});
-  });
-}
-
-Parts normalised(const Parts &v, const Tensor &complex) {
-  const Tensor squares = add(mul(v.re, v.re), mul(v.im, v.im)).realize();
-  const Tensor length = unary(sum(squares, {-2}, false, DType::F64), OpKind::Sqrt).realize();
-  const Tensor largest = argExtreme(true, squares, -2, false).realize();
-  const int64_t n = rowsOf(v.re);
-  auto make = [&](bool re) {
-    return Tensor::lazy(v.re.ctx(), DType::F64, v.re.sizes(), [=](BodyBuilder &b, const Index &at) {
-      const Index i(at.begin(), at.end() - 2), column = extended(i, at.back());
-      const Expr r = b.indirect(largest.at(b, column), n, false, false);
-      const Complex x{v.re.at(b, at), v.im.at(b, at)}, big{elementOf(b, v.re, i, r, at.back()), elementOf(b, v.im, i, r, at.back())};
-      const Val size = un(OpKind::Sqrt, big.re * big.re + big.im * big.im), whole = length.at(b, column);
-      const Complex turned = x * Complex{big.re / size, -big.im / size};
-      const Complex out = where(eq(complex.at(b, column), 0.0), x, turned);
-      return (re ? out.re : out.im) / whole;
-    });
-  };
-  return {make(true), make(false)};
-}
 
 void addEigen(OpTable &t) {
   t.add("linalg_eig.default linalg_eigvals.default _linalg_eigvals.default", eigOp);

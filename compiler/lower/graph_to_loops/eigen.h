@@ -38,6 +38,15 @@ struct Parts {
 };
 inline Complex elementOf(BodyBuilder &b, const Parts &a, const Index &batch, Expr r, Expr c) { return {elementOf(b, a.re, batch, r, c), elementOf(b, a.im, batch, r, c)}; }
 
+/// Whether element (r, c) of a matrix is not zero.
+using LinkFn = std::function<Val(BodyBuilder &, const Index &batch, Expr r, Expr c)>;
+/// The row, [..., n] I64, that stands at each place when those whose values are on the diagonal already, as they are of a triangle in whatever order,
+/// stand around the others: nothing is below the diagonal of theirs, and reflections leave them exact (LAPACK's gebal).
+Tensor isolatingOrder(Lowering &ctx, const Sizes &batch, int64_t n, const LinkFn &isLinked);
+/// P A P^T and P, of the permutation P that has the rows in that order.
+Tensor inOrder(const Tensor &a, const Tensor &order);
+Tensor movesOf(const Tensor &order, int64_t n);
+
 /// The sweeps that take a matrix whose subdiagonal is all that stands below its diagonal to a triangle. A sweep of a matrix is `steps` reflections of
 /// neighbouring rows and columns, each a row further down; all matrices of a batch take theirs side by side.
 class Sweep {

@@ -260,9 +260,10 @@ Parts vectorsOf(const Parts &w, int64_t n) {
 ComplexEigen complexEigen(const Parts &a, bool vectors, const std::string &line) {
   Lowering &ctx = a.re.ctx();
   const int64_t n = rowsOf(a.re);
-  const Parts t{carriedMatrix(a.re), carriedMatrix(a.im)};
+  const Tensor order = isolatingOrder(ctx, batchOf(a.re), n, [a](BodyBuilder &b, const Index &i, Expr r, Expr c) { return !isZero(elementOf(b, a, i, r, c)); });
+  const Parts t{carriedMatrix(inOrder(a.re, order)), carriedMatrix(inOrder(a.im, order))};
   Parts zt;
-  if (vectors) zt = {carry(identityMatrix(a.re, n, n)), carry(full(ctx, a.re.sizes(), DType::F64, 0))};
+  if (vectors) zt = {carry(movesOf(order, n)), carry(full(ctx, a.re.sizes(), DType::F64, 0))};
   Schur schur(t, zt, n);
   if (n > 2) schur.toHessenberg();
   if (n > 1) schur.toTriangle(line);

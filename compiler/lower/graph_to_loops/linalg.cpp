@@ -9,8 +9,6 @@
 
 namespace neso::lower {
 
-std::string matrixFault(const Tensor &a) { return a.isComplex() ? "complex matrices are not supported" : numberFault(a); }
-
 std::string anySizeFault(const Tensor &a) {
   if (a.rank() < 2) return "the argument is no matrix";
   if (toReal(a.dtype()) != DType::F32 && toReal(a.dtype()) != DType::F64) return "only float32 and float64 matrices are supported";

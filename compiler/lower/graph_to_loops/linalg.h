@@ -1,6 +1,6 @@
 // Factorisations of small matrices: one or two loop nests for each column, the same ones for all, or a loop of the program (turns.h). Matrices are the last two dims of
-// a tensor whose leading dims are a batch; their sizes are constants of at most kMostColumns, which callers check with matrixFault().
-// Triangular solves, LU and Cholesky take any size: factor_turns.h.
+// a tensor whose leading dims are a batch; their sizes are constants of at most kMostColumns, which callers check with numberFault().
+// Triangular solves, LU and Cholesky take any size (factor_turns.h), general eigenvalues (eigen.h) and block factors (ldl.cpp) any constant one.
 #pragma once
 #include "lower/graph_to_loops/complex_val.h"
 #include "lower/graph_to_loops/op_call.h"
@@ -9,10 +9,8 @@ namespace neso::lower {
 
 constexpr int64_t kMostColumns = 64;
 
-/// Why these are no matrices of real numbers to factor; empty when they are. numberFault: of real or complex numbers.
-std::string matrixFault(const Tensor &a);
+/// Why these are no matrices of real or complex numbers to factor; empty when they are. The others: of any size, and of any that is a constant.
 std::string numberFault(const Tensor &a);
-/// The same of matrices of any size, and of any that is a constant.
 std::string anySizeFault(const Tensor &a);
 std::string anyConstSizeFault(const Tensor &a);
 /// The constant sizes of a matrix.
