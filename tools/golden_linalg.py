@@ -342,5 +342,65 @@ def large_factors():
     ]
 
 
+def more_than_64_rows():
+    """General eigenvalues, block factors, inverses of tensors and powers of matrices that are too large to be written out column by column."""
+    def grid(n, k=1.0, dtype=torch.float64):
+        x = torch.arange(n * n, dtype=dtype).reshape(n, n)
+        return (x * x * 0.37 * k + x * 0.11).sin()
+
+    def special():
+        """A symmetric one, zeros, a cycle that no first shift moves, one with real values, one whose rows fall by powers of ten."""
+        n, x = 66, grid(66)
+        cycle = torch.eye(n, dtype=torch.float64).roll(1, 0)
+        return torch.stack([x + x.mT, x * 0, cycle, x.triu(), torch.logspace(0, -12, n, dtype=torch.float64)[:, None] * x])
+
+    def defective(n):
+        """Blocks of three equal values, in another basis."""
+        basis = torch.eye(n, dtype=torch.float64) + 0.1 * grid(n)
+        blocks = torch.diag((torch.arange(n) // 3).double() / 8) + torch.diag((torch.arange(n - 1) % 3 != 2).double(), 1)
+        return L.solve(basis, blocks @ basis)
+
+    def hidden(n):
+        """A triangle around a block of ten rows, in another order: the values outside of the block stand on the diagonal, and none but those are exact."""
+        x, order = grid(n).tril(), torch.arange(n) * 7 % n
+        x[20:30, 20:30] = grid(10)
+        return x[order][:, order]
+
+    def exactly(a):
+        values, vectors = L.eig(a)
+        return (*as_set(values), *as_set(L.eigvals(a)), residual(a, values, vectors) < 1e-11)
+
+    def residuals(a, limit):
+        values, vectors = L.eig(a)
+        apart = (values.sum(-1) - a.diagonal(dim1=-2, dim2=-1).sum(-1)).abs() < limit
+        return residual(a, values, vectors) < limit, vectors.abs().square().sum(-2), apart, (L.eigvals(a).sum(-1) - values.sum(-1)).abs() < limit
+
+    def indefinite(a, b, h):
+        packed, pivots, info = L.ldl_factor_ex(a, hermitian=h)
+        return pivots, info, L.ldl_solve(packed, pivots, b, hermitian=h), packed.diagonal(dim1=-2, dim2=-1)
+
+    def blocks(x, b):
+        a = symmetric(x) - torch.diag_embed(symmetric(x).diagonal(dim1=-2, dim2=-1) * 0.9)
+        return indefinite(a, b, False)
+
+    def complex_blocks(re, im, b):
+        z = torch.complex(re, im)
+        return *indefinite(symmetric(z), b.to(z.dtype), False), *indefinite(hermitian(z), b.to(z.dtype), True)
+
+    def of_tensors(x):
+        x = x + 3 * torch.eye(72, dtype=x.dtype)
+        t = x.reshape(8, 9, 72)
+        return L.tensorinv(t), L.tensorsolve(t, x[:8, :9]), L.matrix_power(x, -3)
+
+    exact = dict(exact=False)
+    return [
+        c("general", lambda a: eigen(a, 1e-11), "f64 65x65"), c("batch", lambda a: eigen(a, 1e-3), "f32 2x66x66"), c("complex", lambda re, im: eigen_complex(torch.complex(re, im), 1e-11), "f64 65x65", "f64 65x65"),
+        c("complex_batch", lambda z: eigen_complex(z, 1e-3), "c64 2x66x66"), c("special", lambda a: residuals(a, 1e-11), special(), **exact), c("special_complex", lambda a: residuals(torch.complex(a, a.flip(0) / 2), 1e-11), special(), **exact),
+        c("defective", lambda a: residuals(a, 1e-8), defective(69), **exact), c("hidden_triangle", exactly, hidden(66), **exact), c("hidden_triangle_complex", lambda a: exactly(torch.complex(a, -2 * a)), hidden(66), **exact),
+        c("blocks", blocks, "f64 2x70x70", "f64 2x70x3"), c("complex_blocks", complex_blocks, "f64 66x66", "f64 66x66", "f64 66x2"),
+        c("tensors", of_tensors, "f64 72x72"),
+    ]
+
+
 def groups():
-    return {f.__name__: f() for f in (large_factors, general_eigenvalues, complex_eigenvalues, block_factors, data_splits, exponentials, complex_factors, complex_block_factors, graded_factors, matrices_of_any_size)}
+    return {f.__name__: f() for f in (general_eigenvalues, complex_eigenvalues, block_factors, data_splits, exponentials, complex_factors, complex_block_factors, graded_factors, matrices_of_any_size, more_than_64_rows, large_factors)}

@@ -19,6 +19,7 @@
 #include "ir/plan/access.h"
 #include "ir/plan/interp.h"
 #include "ir/plan/parse.h"
+#include "ir/plan/steps.h"
 #include "ir/plan/verify.h"
 #include "lower/memory/memory.h"
 #include "lower/graph_to_loops/lower.h"

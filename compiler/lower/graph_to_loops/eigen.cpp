@@ -4,8 +4,8 @@
 // Matrix Computations, 7.4 and 7.5). What stays is T with A = Z T Z^T: on its diagonal stand real eigenvalues, and blocks of two rows for pairs of
 // conjugate ones. Back substitution gives the vectors of T, and Z those of A. All in float64.
 //
-// All matrices of a batch take their turns together, each at its own place: a turn reflects two or three neighbouring rows and columns, or
-// splits eigenvalues off. T and Z are one matrix [..., 2n, n], Z below T: what turns the columns of one turns those of the other.
+// All matrices of a batch take their turns together, each at its own place: a sweep reflects three neighbouring rows and columns after the other,
+// or splits eigenvalues off. A turn reads and writes those rows and columns alone. Z is kept transposed: its columns lie side by side then.
 #include <cmath>
 
 #include "lower/graph_to_loops/eigen.h"
@@ -19,86 +19,97 @@ namespace {
 
 class Schur {
 public:
-  /// w [..., n or 2n, n], in memory of its own.
-  Schur(const Tensor &w, int64_t n) : ctx_(w.ctx()), w_(w), batch_(batchOf(w)), n_(n), rows_(w.size(-2)) {}
+  /// t [..., n, n] and, where vectors are wanted, zt, the transpose of Z: both in memory of their own.
+  Schur(const Tensor &t, const Tensor &zt, int64_t n)
+      : ctx_(t.ctx()), t_(t), zt_(zt), batch_(batchOf(t)), n_(n), window_(std::min<int64_t>(n, 3)), sweep_(t.ctx(), batchOf(t), n, zt.valid()) {}
   void toHessenberg();
   void toTriangle(const std::string &line);
 
 private:
-  void chooseReflection();
-  void reflectThree();
+  void chooseSweep();
+  void chooseReflection(Expr turn);
+  void reflectRows(const Tensor &a, Expr firstColumn, Expr columns, bool clears);
+  void reflectColumns(Expr firstRow, Expr rows);
   Tensor fresh(DType t) { return Tensor::strided(ctx_, t, batch_, ctx_.allocate(t, batch_)); }
-  std::vector<Lowering::Placed> planAt(BodyBuilder &b, const Index &i);
+  std::vector<Lowering::Placed> sweepAt(BodyBuilder &b, const Index &i);
 
   Lowering &ctx_;
-  Tensor w_;
+  Tensor t_, zt_;
   Sizes batch_;
-  int64_t n_;
-  Expr rows_;
-  // [...] I64: the last row that is no eigenvalue yet; the column out of which the next reflection takes what is below its subdiagonal, -1: none is
-  // under way; how many shifts there were since the last eigenvalue.
-  Tensor last_, column_, tries_;
-  // Of one turn: I - factor v v^T of the rows and columns `row_` to row_ + 2; in which columns all below the diagonal is zero, and in which all
-  // below the subdiagonal (-1: none); what becomes of last_, column_, tries_.
-  Tensor low_, v_[3], factor_, row_, split_, pair_, cleared_, next_[3];
+  int64_t n_, window_;
+  Sweep sweep_;
+  // Of a sweep: the vector of its first reflection; of a turn: I - factor v v^T of the rows and columns from base_ on, and the column of which all below
+  // its subdiagonal becomes zero, -1: none does.
+  Tensor first_[3], v_[3], factor_, base_, cleared_;
 };
 
 /// Column by column: a reflection of the rows from column + 1 leaves one element below the diagonal.
 void Schur::toHessenberg() {
+  const Sizes row = extended(batch_, n_);
+  const Tensor v = place(ctx_, DType::F64, row);
   forTurns(ctx_, n_ - 2, [&](Expr j) {
-    const Tensor w = w_;
-    const int64_t n = n_;
-    const Tensor tail = ctx_.reduce(loops::ReduceKind::Sum, DType::F64, batch_, {Expr(n)}, [=](BodyBuilder &b, const Index &i, const Index &r) {
-      const Val x = elementOf(b, w, i, r[0], j);
-      return where(b.compare(OpKind::Gt, r[0], j + 1), x * x, num(x, 0));
+    const Tensor t = t_, zt = zt_;
+    const Expr left = n_ - 1 - j;
+    const Tensor tail = ctx_.reduce(loops::ReduceKind::Sum, DType::F64, batch_, {left - 1}, [=](BodyBuilder &b, const Index &i, const Index &r) {
+      const Val x = elementOf(b, t, i, j + 2 + r[0], j);
+      return x * x;
     })[0];
     auto length = [=](BodyBuilder &b, const Index &i) {
-      const Val first = elementOf(b, w, i, j + 1, j);
+      const Val first = elementOf(b, t, i, j + 1, j);
       return un(OpKind::Sqrt, first * first + tail.at(b, i));
     };
     const Tensor factor = Tensor::lazy(ctx_, DType::F64, batch_, [=](BodyBuilder &b, const Index &i) {
       const Val l = length(b, i);
-      return where(eq(tail.at(b, i), 0.0), num(l, 0), 1.0 / (l * (l + un(OpKind::Abs, elementOf(b, w, i, j + 1, j)))));
+      return where(eq(tail.at(b, i), 0.0), num(l, 0), 1.0 / (l * (l + un(OpKind::Abs, elementOf(b, t, i, j + 1, j)))));
     }).realize();
-    const Tensor v = Tensor::lazy(ctx_, DType::F64, extended(batch_, n), [=](BodyBuilder &b, const Index &i) {
-      const Index batch(i.begin(), i.end() - 1);
-      const Val x = elementOf(b, w, batch, i.back(), j);
-      const Val first = b.compare(OpKind::Eq, i.back(), j + 1);
-      return where(b.compare(OpKind::Gt, i.back(), j), where(first, x + bin(OpKind::CopySign, length(b, batch), x), x), num(x, 0));
-    }).realize();
-    const Tensor along = ctx_.reduce(loops::ReduceKind::Sum, DType::F64, extended(batch_, n), {Expr(n)}, [=](BodyBuilder &b, const Index &i, const Index &r) {
-      const Index batch(i.begin(), i.end() - 1);
-      return v.at(b, extended(batch, r[0])) * elementOf(b, w, batch, r[0], i.back());
-    })[0];
-    const Tensor half = matrixOf(ctx_, DType::F64, batch_, rows_, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-      const Val x = elementOf(b, w, i, r, c);
-      return b.masked(
-          b.compare(OpKind::Lt, r, n),
-          [&] { return x - factor.at(b, i) * v.at(b, extended(i, min(r, n - 1))) * along.at(b, extended(i, c)); }, x);
-    });
-    const Tensor across = ctx_.reduce(loops::ReduceKind::Sum, DType::F64, extended(batch_, rows_), {Expr(n)}, [=](BodyBuilder &b, const Index &i, const Index &r) {
-      const Index batch(i.begin(), i.end() - 1);
-      return elementOf(b, half, batch, i.back(), r[0]) * v.at(b, extended(batch, r[0]));
-    })[0];
-    Sizes all = extended(extended(batch_, rows_), n);
-    put(Tensor::lazy(ctx_, DType::F64, all, [=](BodyBuilder &b, const Index &at) {
-          const Index i(at.begin(), at.end() - 2);
-          const Expr r = at[at.size() - 2], c = at.back();
-          const Val x = elementOf(b, half, i, r, c) - factor.at(b, i) * across.at(b, extended(i, r)) * v.at(b, extended(i, c));
-          const Val gone = b.compare(OpKind::Eq, c, j) && b.compare(OpKind::Gt, r, j + 1) && b.compare(OpKind::Lt, r, n);
-          return where(gone, num(x, 0), x);
+    put(Tensor::lazy(ctx_, DType::F64, row, [=](BodyBuilder &b, const Index &i) {
+          const Index batch(i.begin(), i.end() - 1);
+          const Val x = elementOf(b, t, batch, i.back(), j);
+          const Val first = b.compare(OpKind::Eq, i.back(), j + 1);
+          return where(b.compare(OpKind::Gt, i.back(), j), where(first, x + bin(OpKind::CopySign, length(b, batch), x), x), num(x, 0));
         }),
-        w_);
+        v);
+    // v^T of a matrix, and T v.
+    auto along = [&](const Tensor &a) {
+      return ctx_.reduce(loops::ReduceKind::Sum, DType::F64, row, {left}, [=](BodyBuilder &b, const Index &i, const Index &r) {
+        const Index batch(i.begin(), i.end() - 1);
+        return v.at(b, extended(batch, j + 1 + r[0])) * elementOf(b, a, batch, j + 1 + r[0], i.back());
+      })[0];
+    };
+    const Tensor rows = along(t_), columns = ctx_.reduce(loops::ReduceKind::Sum, DType::F64, row, {left}, [=](BodyBuilder &b, const Index &i, const Index &r) {
+      const Index batch(i.begin(), i.end() - 1);
+      return elementOf(b, t, batch, i.back(), j + 1 + r[0]) * v.at(b, extended(batch, j + 1 + r[0]));
+    })[0];
+    const Tensor both = ctx_.reduce(loops::ReduceKind::Sum, DType::F64, batch_, {left}, [=](BodyBuilder &b, const Index &i, const Index &r) {
+      const Index at = extended(i, j + 1 + r[0]);
+      return v.at(b, at) * columns.at(b, at);
+    })[0];
+    // (I - f v v^T) T (I - f v v^T) in place: all of it that is needed of T is in the sums by now.
+    ctx_.storeMany(extended(row, left + 1), [=](BodyBuilder &b, const Index &at) {
+      const Index i(at.begin(), at.end() - 2);
+      const Expr r = at[at.size() - 2], c = j + at.back();
+      const Val f = factor.at(b, i), vr = v.at(b, extended(i, r));
+      const Val x = elementOf(b, t, i, r, c) - f * vr * rows.at(b, extended(i, c)) - f * (columns.at(b, extended(i, r)) - f * both.at(b, i) * vr) * v.at(b, extended(i, c));
+      const Val gone = b.compare(OpKind::Eq, c, j) && b.compare(OpKind::Gt, r, j + 1);
+      return std::vector<Lowering::Placed>{{t, extended(extended(i, r), c), where(gone, num(x, 0), x)}};
+    });
+    if (!zt_.valid()) return;
+    const Tensor ofZ = along(zt_);
+    ctx_.storeMany(extended(extended(batch_, left), n_), [=](BodyBuilder &b, const Index &at) {
+      const Index i(at.begin(), at.end() - 2);
+      const Expr r = j + 1 + at[at.size() - 2], c = at.back();
+      const Val x = elementOf(b, zt, i, r, c) - factor.at(b, i) * v.at(b, extended(i, r)) * ofZ.at(b, extended(i, c));
+      return std::vector<Lowering::Placed>{{zt, extended(extended(i, r), c), x}};
+    });
   });
 }
 
-/// What one turn of a matrix does. LAPACK's names are in dlahqr.
-std::vector<Lowering::Placed> Schur::planAt(BodyBuilder &b, const Index &i) {
-  auto h = [&](Val r, Val c) { return elementOf(b, w_, i, within(b, r, n_), within(b, c, n_)); };
+/// What one sweep of a matrix does. LAPACK's names are in dlahqr.
+std::vector<Lowering::Placed> Schur::sweepAt(BodyBuilder &b, const Index &i) {
+  auto h = [&](Val r, Val c) { return elementOf(b, t_, i, within(b, r, n_), within(b, c, n_)); };
   auto size = [](Val x) { return un(OpKind::Abs, x); };
-  const Val hi = last_.at(b, i), k = column_.at(b, i), tries = tries_.at(b, i), l = low_.at(b, i);
-  const Val under = k >= 0.0, busy = hi > 0.0 && !under, one = busy && eq(hi, l), two = busy && eq(hi, l + 1.0);
-  const Val shifts = busy && hi > l + 1.0;
+  const Val hi = sweep_.last.at(b, i), tries = sweep_.tries.at(b, i), l = sweep_.low.at(b, i);
+  const Val busy = hi > 0.0, one = busy && eq(hi, l), two = busy && eq(hi, l + 1.0), shifts = busy && hi > l + 1.0;
   // The last two rows: a b, c d. A pair of real eigenvalues is split by the vector of one of them.
   const Val a = h(hi - 1.0, hi - 1.0), c = h(hi, hi - 1.0), d = h(hi, hi), product = h(hi - 1.0, hi) * c;
   const Val half = (a - d) * 0.5, root = half * half + product, splits = two && root >= 0.0;
@@ -109,90 +120,123 @@ std::vector<Lowering::Placed> Schur::planAt(BodyBuilder &b, const Index &i) {
   const Val s = where(other, d + weight * 0.75, d), t = where(other, s, a), st = where(other, weight * weight * -0.4375, product);
   const Val h0 = h(l, l), h1 = h(l + 1.0, l + 1.0), below = h(l + 1.0, l);
   const Val first = ((h0 - s) * (h0 - t) - st) / where(shifts, below, num(below, 1)) + h(l, l + 1.0);
-  const Val zero = num(a, 0);
-  Val x[3] = {where(under, h(k + 1.0, k), where(two, toward, first)),
-              where(under, h(k + 2.0, k), where(two, c, h0 + h1 - s - t)),
-              where(under, where(k + 3.0 <= hi, h(k + 3.0, k), zero), where(two, zero, h(l + 2.0, l + 1.0)))};
-  const Val reflects = (under || splits || shifts) && (ne(x[1], 0.0) || ne(x[2], 0.0));
-  const Val largest = where(reflects, vmax(size(x[0]), vmax(size(x[1]), size(x[2]))), num(a, 1));
-  for (Val &e : x) e = where(reflects, e / largest, zero);
-  const Val length = un(OpKind::Sqrt, x[0] * x[0] + x[1] * x[1] + x[2] * x[2]);
-  const Val factor = where(reflects, 1.0 / where(reflects, length * (length + size(x[0])), num(a, 1)), zero);
-  const Val none = num(k, -1);
-  return {{v_[0], i, x[0] + bin(OpKind::CopySign, length, x[0])},
-          {v_[1], i, x[1]},
-          {v_[2], i, x[2]},
-          {factor_, i, factor},
-          {row_, i, where(under, k + 1.0, where(two, hi - 1.0, l))},
-          {split_, i, where(busy, l - 1.0, none)},
-          {pair_, i, where(splits, hi - 1.0, none)},
-          {cleared_, i, k},
-          {next_[0], i, where(one, hi - 1.0, where(two, hi - 2.0, hi))},
-          {next_[1], i, where(under, where(k + 1.0 <= hi - 2.0, k + 1.0, none), where(shifts, l, none))},
-          {next_[2], i, where(one || two, num(tries, 0), where(shifts, tries + 1.0, tries))}};
+  const Expr row = within(b, l, n_), before = within(b, l - 1.0, n_);
+  const Val above = elementOf(b, t_, i, row, before);
+  return {{first_[0], i, where(two, toward, first)},
+          {first_[1], i, where(two, c, h0 + h1 - s - t)},
+          {first_[2], i, where(two, num(a, 0), h(l + 2.0, l + 1.0))},
+          {sweep_.row, i, where(two, hi - 1.0, l)},
+          {sweep_.steps, i, where(shifts, hi - l, b.cast(splits, DType::I64))},
+          {sweep_.end, i, hi},
+          {sweep_.pair, i, where(splits, hi, num(hi, 0))},
+          // What is above the block is apart from it.
+          {t_, extended(extended(i, row), before), where(busy && l > 0.0, num(above, 0), above)},
+          {sweep_.last, i, where(one, hi - 1.0, where(two, hi - 2.0, hi))},
+          {sweep_.tries, i, where(one || two, num(tries, 0), where(shifts, tries + 1.0, tries))}};
 }
 
-void Schur::chooseReflection() {
+void Schur::chooseSweep() {
   // The first row of the block that ends at the last one: above it the subdiagonal is nothing beside its neighbours.
-  low_ = ctx_.reduce(loops::ReduceKind::Max, DType::I64, batch_, {Expr(n_)}, [this](BodyBuilder &b, const Index &i, const Index &at) {
+  sweep_.low = ctx_.reduce(loops::ReduceKind::Max, DType::I64, batch_, {Expr(n_)}, [this](BodyBuilder &b, const Index &i, const Index &at) {
     const Expr r = at[0], before = max(r - 1, 0);
-    const Val around = un(OpKind::Abs, elementOf(b, w_, i, before, before)) + un(OpKind::Abs, elementOf(b, w_, i, r, r));
-    const Val small = un(OpKind::Abs, elementOf(b, w_, i, r, before)) <= where(eq(around, 0.0), num(around, 1), around) * kEpsilon;
+    const Val around = un(OpKind::Abs, elementOf(b, t_, i, before, before)) + un(OpKind::Abs, elementOf(b, t_, i, r, r));
+    const Val small = un(OpKind::Abs, elementOf(b, t_, i, r, before)) <= where(eq(around, 0.0), num(around, 1), around) * kEpsilon;
     const Val row = b.index(r);
-    return where(small && row <= last_.at(b, i), row, num(row, 0));
+    return where(small && row <= sweep_.last.at(b, i), row, num(row, 0));
   })[0];
-  for (Tensor *x : {&v_[0], &v_[1], &v_[2], &factor_}) *x = fresh(DType::F64);
-  for (Tensor *x : {&row_, &split_, &pair_, &cleared_, &next_[0], &next_[1], &next_[2]}) *x = fresh(DType::I64);
-  ctx_.storeMany(batch_, [this](BodyBuilder &b, const Index &i) { return planAt(b, i); });
+  for (Tensor &x : first_) x = fresh(DType::F64);
+  ctx_.storeMany(batch_, [this](BodyBuilder &b, const Index &i) { return sweepAt(b, i); });
 }
 
-void Schur::reflectThree() {
-  // Which element of v belongs to a row or column; 0 beside them.
-  auto part = [this](BodyBuilder &b, const Index &i, Expr e) {
-    const Val at = b.index(e) - row_.at(b, i);
-    const Val some = where(eq(at, 0.0), v_[0].at(b, i), where(eq(at, 1.0), v_[1].at(b, i), v_[2].at(b, i)));
-    return where(at >= 0.0 && at < 3.0, some, num(some, 0));
-  };
-  auto along = [this](BodyBuilder &b, const Index &i, const std::function<Val(Expr)> &element) {
-    Val sum;
+void Schur::chooseReflection(Expr turn) {
+  for (Tensor *x : {&v_[0], &v_[1], &v_[2], &factor_}) *x = fresh(DType::F64);
+  for (Tensor *x : {&base_, &cleared_}) *x = fresh(DType::I64);
+  ctx_.storeMany(batch_, [=, this](BodyBuilder &b, const Index &i) -> std::vector<Lowering::Placed> {
+    const Val starts = b.compare(OpKind::Eq, turn, 0), active = b.index(turn) < sweep_.steps.at(b, i), row = sweep_.row.at(b, i) + b.index(turn);
+    const Val zero = b.constant(DType::F64, 0), whole = row + 2.0 <= sweep_.end.at(b, i);
+    Val x[3];
     for (int k = 0; k < 3; ++k) {
-      const Val term = v_[k].at(b, i) * element(within(b, row_.at(b, i) + static_cast<double>(k), n_));
-      sum = k ? sum + term : term;
+      const Val below = elementOf(b, t_, i, within(b, row + static_cast<double>(k), n_), within(b, row - 1.0, n_));
+      x[k] = where(starts, first_[k].at(b, i), k == 2 ? where(whole, below, zero) : below);
     }
-    return sum * factor_.at(b, i);
-  };
-  const Tensor half = matrixOf(ctx_, DType::F64, batch_, rows_, n_, [=, this](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-    const Val x = elementOf(b, w_, i, r, c), reflected = x - part(b, i, r) * along(b, i, [&](Expr k) { return elementOf(b, w_, i, k, c); });
-    return where(b.compare(OpKind::Lt, r, n_), reflected, x);
+    auto size = [](Val v) { return un(OpKind::Abs, v); };
+    const Val reflects = active && (ne(x[1], 0.0) || ne(x[2], 0.0));
+    const Val largest = where(reflects, vmax(size(x[0]), vmax(size(x[1]), size(x[2]))), num(zero, 1));
+    for (Val &e : x) e = where(reflects, e / largest, zero);
+    const Val length = un(OpKind::Sqrt, x[0] * x[0] + x[1] * x[1] + x[2] * x[2]);
+    const Val factor = where(reflects, 1.0 / where(reflects, length * (length + size(x[0])), num(zero, 1)), zero);
+    x[0] = x[0] + bin(OpKind::CopySign, length, x[0]);
+    // Of the last reflection, of two rows, the first row of the three stands before them.
+    const Val base = vmin(row, num(row, static_cast<double>(n_ - window_))), apart = ne(base, row);
+    return {{v_[0], i, where(apart, zero, x[0])},
+            {v_[1], i, where(apart, x[0], x[1])},
+            {v_[2], i, where(apart, x[1], x[2])},
+            {factor_, i, factor},
+            {base_, i, base},
+            {cleared_, i, where(active && !starts, row - 1.0, num(row, -1))}};
   });
-  put(Tensor::lazy(ctx_, DType::F64, w_.sizes(), [=, this](BodyBuilder &b, const Index &at) {
-        const Index i(at.begin(), at.end() - 2);
-        const Expr r = at[at.size() - 2], c = at.back();
-        const Val x = elementOf(b, half, i, r, c) - part(b, i, c) * along(b, i, [&](Expr k) { return elementOf(b, half, i, r, k); });
-        const Val column = b.index(c), row = b.index(r);
-        const Val zero = (row > column && (eq(column, split_.at(b, i)) || eq(column, pair_.at(b, i)))) ||
-                         (row > column + 1.0 && eq(column, cleared_.at(b, i)));
-        return where(zero && b.compare(OpKind::Lt, r, n_), num(x, 0), x);
-      }),
-      w_);
+}
+
+/// Three rows of a, in place.
+void Schur::reflectRows(const Tensor &a, Expr firstColumn, Expr columns, bool clears) {
+  ctx_.storeMany(extended(batch_, columns), [=, this](BodyBuilder &b, const Index &at) {
+    const Index i(at.begin(), at.end() - 1);
+    const Expr base = b.indirect(base_.at(b, i), n_ - window_ + 1, false, false), c = firstColumn + at.back();
+    std::vector<Val> x, v;
+    Val sum;
+    for (int k = 0; k < window_; ++k) {
+      x.push_back(elementOf(b, a, i, base + k, c)), v.push_back(v_[k].at(b, i));
+      sum = k ? sum + v[k] * x[k] : v[k] * x[k];
+    }
+    sum = sum * factor_.at(b, i);
+    std::vector<Lowering::Placed> out;
+    for (int k = 0; k < window_; ++k) {
+      Val now = x[k] - v[k] * sum;
+      if (clears) {
+        const Val cleared = cleared_.at(b, i);
+        now = where(eq(b.index(c), cleared) && b.index(base + k) > cleared + 1.0, num(now, 0), now);
+      }
+      out.push_back({a, extended(extended(i, base + k), c), now});
+    }
+    return out;
+  });
+}
+
+/// Three columns of T, in place.
+void Schur::reflectColumns(Expr firstRow, Expr rows) {
+  ctx_.storeMany(extended(batch_, rows), [=, this](BodyBuilder &b, const Index &at) {
+    const Index i(at.begin(), at.end() - 1);
+    const Expr base = b.indirect(base_.at(b, i), n_ - window_ + 1, false, false), r = firstRow + at.back();
+    std::vector<Val> x, v;
+    Val sum;
+    for (int k = 0; k < window_; ++k) {
+      x.push_back(elementOf(b, t_, i, r, base + k)), v.push_back(v_[k].at(b, i));
+      sum = k ? sum + v[k] * x[k] : v[k] * x[k];
+    }
+    sum = sum * factor_.at(b, i);
+    std::vector<Lowering::Placed> out;
+    for (int k = 0; k < window_; ++k) out.push_back({t_, extended(extended(i, r), base + k), x[k] - v[k] * sum});
+    return out;
+  });
 }
 
 void Schur::toTriangle(const std::string &line) {
-  last_ = integers(ctx_, batch_, n_ - 1), column_ = integers(ctx_, batch_, -1), tries_ = integers(ctx_, batch_, 0);
-  const Tensor turns = integers(ctx_, {}, 0);
-  const int64_t most = kShiftsPerValue * n_ * n_;
-  auto unfinished = [&] {
-    return reduceDims(loops::ReduceKind::Any, binary(OpKind::Gt, last_, scalarInt(ctx_, 0)), {}, false, DType::Bool);
-  };
-  whileTrue(
-      ctx_, [&] { return binary(OpKind::And, unfinished(), binary(OpKind::Lt, turns, scalarInt(ctx_, most))); },
-      [&] {
-        chooseReflection();
-        reflectThree();
-        put(next_[0], last_), put(next_[1], column_), put(next_[2], tries_);
-        put(addNumber(turns, 1), turns);
-      });
-  ctx_.require(eq(ctx_.read(unfinished()), 0), "the eigenvalues of a matrix are not found within " + std::to_string(most) + " steps" + line);
+  sweep_.untilNoneIsLeft(line, [&] {
+    chooseSweep();
+    sweep_.forReflections([&](Expr turn, const Sweep::Touched &touched) {
+      chooseReflection(turn);
+      reflectRows(t_, touched.firstColumn, touched.columns, true);
+      reflectColumns(touched.firstRow, touched.rows);
+      if (zt_.valid()) reflectRows(zt_, 0, n_, false);
+    });
+    // Two real values are apart now.
+    ctx_.storeMany(batch_, [this](BodyBuilder &b, const Index &i) -> std::vector<Lowering::Placed> {
+      const Val row = sweep_.pair.at(b, i);
+      const Expr r = within(b, row, n_), before = within(b, row - 1.0, n_);
+      const Val x = elementOf(b, t_, i, r, before);
+      return {{t_, extended(extended(i, r), before), where(row > 0.0, num(x, 0), x)}};
+    });
+  });
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -269,19 +313,21 @@ Parts vectorsOf(const Tensor &w, const Eigenvalues &values, int64_t n) {
   const Sizes batch = batchOf(w), row = extended(batch, n), all = extended(row, n);
   const Parts m{carry(full(ctx, all, DType::F64, 0)), carry(full(ctx, all, DType::F64, 0))};
   forTurns(ctx, n, [&](Expr turn) {
-    const Expr j = n - 1 - turn;
+    // Values whose block ends before row j have nothing there yet.
+    const Expr j = n - 1 - turn, from = max(j - 1, 0);
     Tensor solved[5];
     for (Tensor &x : solved) x = Tensor::strided(ctx, DType::F64, row, ctx.allocate(DType::F64, row));
-    ctx.storeMany(row, [&](BodyBuilder &b, const Index &at) {
-      const auto [x, y] = solvedRow(b, w, values, m, Index(at.begin(), at.end() - 1), j, at.back(), n);
+    ctx.storeMany(extended(batch, n - from), [&](BodyBuilder &b, const Index &place) {
+      const Index i(place.begin(), place.end() - 1), at = extended(i, from + place.back());
+      const auto [x, y] = solvedRow(b, w, values, m, i, j, at.back(), n);
       // Vectors of a matrix that has too few of them grow with each row.
       const Val largest = vmax(sizeOf(x), sizeOf(y)), scale = where(largest > kLarge, 1.0 / largest, num(largest, 1));
       return std::vector<Lowering::Placed>{{solved[0], at, x.re}, {solved[1], at, x.im}, {solved[2], at, y.re}, {solved[3], at, y.im}, {solved[4], at, scale}};
     });
-    ctx.storeMany(all, [&](BodyBuilder &b, const Index &at) {
-      const Index i(at.begin(), at.end() - 2);
-      const Expr r = at[at.size() - 2], k = at.back();
-      const Index column = extended(i, k);
+    ctx.storeMany(extended(row, n - from), [&](BodyBuilder &b, const Index &place) {
+      const Index i(place.begin(), place.end() - 2);
+      const Expr r = place[place.size() - 2], k = from + place.back();
+      const Index column = extended(i, k), at = extended(extended(i, r), k);
       const Complex old{m.re.at(b, at), m.im.at(b, at)}, x{solved[0].at(b, column), solved[1].at(b, column)}, y{solved[2].at(b, column), solved[3].at(b, column)};
       const Val isY = b.compare(OpKind::Eq, r + 1, j) && joinedBefore(b, w, i, j);
       const Complex rest = old - x * elementOf(b, w, i, r, j);
@@ -310,23 +356,17 @@ struct Scaled {
 
 /// The same for real matrices: pairs of conjugate values come out of blocks of two rows.
 ComplexEigen realEigen(const Tensor &a, bool vectors, const std::string &line) {
-  Lowering &ctx = a.ctx();
   const int64_t n = rowsOf(a);
-  const Sizes all = extended(extended(batchOf(a), vectors ? 2 * n : n), n);
-  const Tensor w = carry(Tensor::lazy(ctx, DType::F64, all, [=](BodyBuilder &b, const Index &at) {
-    const Index i(at.begin(), at.end() - 2);
-    const Expr r = at[at.size() - 2], c = at.back();
-    return b.masked(
-        b.compare(OpKind::Lt, r, n), [&] { return elementOf(b, a, i, min(r, n - 1), c); }, b.cast(b.compare(OpKind::Eq, r - n, c), DType::F64));
-  }));
-  Schur schur(w, n);
+  const Tensor order = isolatingOrder(a.ctx(), batchOf(a), n, [a](BodyBuilder &b, const Index &i, Expr r, Expr c) { return ne(elementOf(b, a, i, r, c), 0.0); });
+  const Tensor t = carriedMatrix(inOrder(a, order)), zt = vectors ? carry(movesOf(order, n)) : Tensor();
+  Schur schur(t, zt, n);
   if (n > 2) schur.toHessenberg();
   if (n > 1) schur.toTriangle(line);
-  const Eigenvalues values = valuesOf(w, n);
+  const Eigenvalues values = valuesOf(t, n);
   ComplexEigen out{{values.re, values.im}, {}};
   if (!vectors) return out;
-  const Parts of = vectorsOf(w, values, n);
-  const Tensor z = slice(w, -2, n, n);
+  const Parts of = vectorsOf(t, values, n);
+  const Tensor z = transpose(zt, -2, -1);
   out.vectors = {matmul(z, of.re).realize(), matmul(z, of.im).realize()};
   return out;
 }
@@ -334,7 +374,7 @@ ComplexEigen realEigen(const Tensor &a, bool vectors, const std::string &line) {
 Tensors eigOp(OpCall &o) {
   const Tensor a = o.t(o.has("input") ? "input" : "self");
   const Tensor re = a.isComplex() ? a.real() : a;
-  if (std::string why = matrixFault(re); !why.empty()) return o.fail(why);
+  if (std::string why = anyConstSizeFault(a); !why.empty()) return o.fail(why);
   const int64_t n = rowsOf(re);
   const bool vectors = o.outCount() > 1;
   const DType t = o.out().dtype;
@@ -359,25 +399,6 @@ Tensors eigOp(OpCall &o) {
 }
 
 } // namespace
-
-Parts normalised(const Parts &v, const Tensor &complex) {
-  const Tensor squares = add(mul(v.re, v.re), mul(v.im, v.im)).realize();
-  const Tensor length = unary(sum(squares, {-2}, false, DType::F64), OpKind::Sqrt).realize();
-  const Tensor largest = argExtreme(true, squares, -2, false).realize();
-  const int64_t n = rowsOf(v.re);
-  auto make = [&](bool re) {
-    return Tensor::lazy(v.re.ctx(), DType::F64, v.re.sizes(), [=](BodyBuilder &b, const Index &at) {
-      const Index i(at.begin(), at.end() - 2), column = extended(i, at.back());
-      const Expr r = b.indirect(largest.at(b, column), n, false, false);
-      const Complex x{v.re.at(b, at), v.im.at(b, at)}, big{elementOf(b, v.re, i, r, at.back()), elementOf(b, v.im, i, r, at.back())};
-      const Val size = un(OpKind::Sqrt, big.re * big.re + big.im * big.im), whole = length.at(b, column);
-      const Complex turned = x * Complex{big.re / size, -big.im / size};
-      const Complex out = where(eq(complex.at(b, column), 0.0), x, turned);
-      return (re ? out.re : out.im) / whole;
-    });
-  };
-  return {make(true), make(false)};
-}
 
 void addEigen(OpTable &t) {
   t.add("linalg_eig.default linalg_eigvals.default _linalg_eigvals.default", eigOp);

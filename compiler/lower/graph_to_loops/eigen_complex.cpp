@@ -1,7 +1,7 @@
 // Eigenvalues and vectors of complex matrices, of which all have a triangle T with A = Z T Z^H.
 //
-// As for real ones (eigen.cpp), with one shift a turn: a reflection of two rows and columns starts or moves on what stands below the subdiagonal
-// (LAPACK's zlahqr). T and Z are one matrix [..., 2n, n], Z below T.
+// As for real ones (eigen.cpp), with one shift a sweep: a reflection of two rows and columns starts or moves on what stands below the subdiagonal
+// (LAPACK's zlahqr).
 #include <cmath>
 
 #include "lower/graph_to_loops/eigen.h"
@@ -22,16 +22,6 @@ Complex root(Complex a) {
   return where(a.re >= 0.0, {larger, smaller}, {un(OpKind::Abs, smaller), bin(OpKind::CopySign, larger, a.im)});
 }
 
-Parts realized(Lowering &ctx, const Sizes &sizes, const std::function<Complex(BodyBuilder &, const Index &)> &fn) {
-  Parts out;
-  for (Tensor *x : {&out.re, &out.im}) *x = Tensor::strided(ctx, DType::F64, sizes, ctx.allocate(DType::F64, sizes));
-  ctx.storeMany(sizes, [&](BodyBuilder &b, const Index &i) {
-    const Complex v = fn(b, i);
-    return std::vector<Lowering::Placed>{{out.re, i, v.re}, {out.im, i, v.im}};
-  });
-  return out;
-}
-
 /// The sums of fn over r.
 Parts summed(Lowering &ctx, const Sizes &sizes, Expr count, const std::function<Complex(BodyBuilder &, const Index &, Expr r)> &fn) {
   auto part = [&](bool re) {
@@ -44,85 +34,98 @@ Parts summed(Lowering &ctx, const Sizes &sizes, Expr count, const std::function<
 }
 
 Complex at(BodyBuilder &b, const Parts &x, const Index &i) { return {x.re.at(b, i), x.im.at(b, i)}; }
-void put(const Parts &x, const Parts &into) { put(x.re, into.re), put(x.im, into.im); }
 Index before(const Index &i) { return {i.begin(), i.end() - 1}; }
+std::vector<Lowering::Placed> placed(const Parts &x, const Index &i, Complex v) { return {{x.re, i, v.re}, {x.im, i, v.im}}; }
 
 class Schur {
 public:
-  /// w [..., n or 2n, n], in memory of its own.
-  Schur(const Parts &w, int64_t n) : ctx_(w.re.ctx()), w_(w), batch_(batchOf(w.re)), n_(n), rows_(w.re.size(-2)) {}
+  /// t [..., n, n] and, where vectors are wanted, zt, the transpose of Z: both in memory of their own.
+  Schur(const Parts &t, const Parts &zt, int64_t n) : ctx_(t.re.ctx()), t_(t), zt_(zt), batch_(batchOf(t.re)), n_(n), sweep_(ctx_, batch_, n, zt.re.valid()) {}
   void toHessenberg();
   void toTriangle(const std::string &line);
 
 private:
-  void chooseReflection();
-  void reflectTwo();
+  void chooseSweep();
+  void chooseReflection(Expr turn);
+  void reflectRows(Expr firstColumn, Expr columns);
+  void reflectColumns(Expr firstRow, Expr rows);
+  void reflectZ();
+  std::vector<Lowering::Placed> turnedColumns(BodyBuilder &b, const Index &i, const Parts &a, const Index &left, const Index &right);
   Tensor fresh(DType t) { return Tensor::strided(ctx_, t, batch_, ctx_.allocate(t, batch_)); }
-  std::vector<Lowering::Placed> planAt(BodyBuilder &b, const Index &i);
+  Parts freshParts() { return {fresh(DType::F64), fresh(DType::F64)}; }
+  std::vector<Lowering::Placed> sweepAt(BodyBuilder &b, const Index &i);
+  Expr baseOf(BodyBuilder &b, const Index &i) { return b.indirect(base_.at(b, i), n_ - 1, false, false); }
 
   Lowering &ctx_;
-  Parts w_;
+  Parts t_, zt_;
   Sizes batch_;
   int64_t n_;
-  Expr rows_;
-  // [...] I64: the last row that is no eigenvalue yet; the column out of which the next reflection takes what is below its subdiagonal, -1: none is
-  // under way; how many shifts there were since the last eigenvalue.
-  Tensor last_, column_, tries_;
-  // Of one turn: I - factor v v^H of rows and columns `row_` and row_ + 1; in which columns all below the diagonal is zero, and in which all below the
-  // subdiagonal (-1: none); what becomes of last_, column_, tries_.
-  Tensor low_, factor_, row_, split_, cleared_, next_[3];
-  Parts v_[2];
+  Sweep sweep_;
+  // Of a sweep: the vector of its first reflection; of a turn: I - factor v v^H of rows and columns base_ and base_ + 1, and the column of which all below
+  // its subdiagonal becomes zero, -1: none does.
+  Parts first_[2], v_[2];
+  Tensor factor_, base_, cleared_;
 };
 
 /// Column by column: a reflection of the rows from column + 1 leaves one element below the diagonal.
 void Schur::toHessenberg() {
+  const Sizes row = extended(batch_, n_);
+  const Parts v{place(ctx_, DType::F64, row), place(ctx_, DType::F64, row)};
   forTurns(ctx_, n_ - 2, [&](Expr j) {
-    const Parts w = w_;
-    const int64_t n = n_;
-    const Sizes row = extended(batch_, n);
-    const Tensor tail = ctx_.reduce(loops::ReduceKind::Sum, DType::F64, batch_, {Expr(n)}, [=](BodyBuilder &b, const Index &i, const Index &r) {
-      const Val x = squareOf(elementOf(b, w, i, r[0], j));
-      return where(b.compare(OpKind::Gt, r[0], j + 1), x, num(x, 0));
+    const Parts t = t_, zt = zt_;
+    const Expr left = n_ - 1 - j;
+    const Tensor tail = ctx_.reduce(loops::ReduceKind::Sum, DType::F64, batch_, {left - 1}, [=](BodyBuilder &b, const Index &i, const Index &r) {
+      return squareOf(elementOf(b, t, i, j + 2 + r[0], j));
     })[0];
-    auto length = [=](BodyBuilder &b, const Index &i) { return un(OpKind::Sqrt, squareOf(elementOf(b, w, i, j + 1, j)) + tail.at(b, i)); };
+    auto length = [=](BodyBuilder &b, const Index &i) { return un(OpKind::Sqrt, squareOf(elementOf(b, t, i, j + 1, j)) + tail.at(b, i)); };
     const Tensor factor = Tensor::lazy(ctx_, DType::F64, batch_, [=](BodyBuilder &b, const Index &i) {
       const Val l = length(b, i);
-      return where(eq(tail.at(b, i), 0.0), num(l, 0), 1.0 / (l * (l + lengthOf(elementOf(b, w, i, j + 1, j)))));
+      return where(eq(tail.at(b, i), 0.0), num(l, 0), 1.0 / (l * (l + lengthOf(elementOf(b, t, i, j + 1, j)))));
     }).realize();
-    const Parts v = realized(ctx_, row, [=](BodyBuilder &b, const Index &i) {
-      const Complex x = elementOf(b, w, before(i), i.back(), j);
+    ctx_.storeMany(row, [&](BodyBuilder &b, const Index &i) {
+      const Complex x = elementOf(b, t, before(i), i.back(), j);
       const Complex first = x + direction(x) * length(b, before(i));
-      return where(b.compare(OpKind::Gt, i.back(), j), where(b.compare(OpKind::Eq, i.back(), j + 1), first, x), real(num(x.re, 0)));
+      return placed(v, i, where(b.compare(OpKind::Gt, i.back(), j), where(b.compare(OpKind::Eq, i.back(), j + 1), first, x), real(num(x.re, 0))));
     });
-    const Parts along = summed(ctx_, row, n, [=](BodyBuilder &b, const Index &i, Expr r) {
-      return conjugate(at(b, v, extended(before(i), r))) * elementOf(b, w, before(i), r, i.back());
+    // v^H T and T v.
+    const Parts rows = summed(ctx_, row, left, [=](BodyBuilder &b, const Index &i, Expr r) {
+      return conjugate(at(b, v, extended(before(i), j + 1 + r))) * elementOf(b, t, before(i), j + 1 + r, i.back());
     });
-    const Sizes all = extended(extended(batch_, rows_), n);
-    const Parts half = realized(ctx_, all, [=](BodyBuilder &b, const Index &place) {
-      const Index i(place.begin(), place.end() - 2);
-      const Expr r = place[place.size() - 2], c = place.back();
-      const Complex x = at(b, w, place), reflected = x - at(b, v, extended(i, min(r, n - 1))) * at(b, along, extended(i, c)) * factor.at(b, i);
-      return where(b.compare(OpKind::Lt, r, n), reflected, x);
+    const Parts columns = summed(ctx_, row, left, [=](BodyBuilder &b, const Index &i, Expr r) {
+      return elementOf(b, t, before(i), i.back(), j + 1 + r) * at(b, v, extended(before(i), j + 1 + r));
     });
-    const Parts across = summed(ctx_, extended(batch_, rows_), n, [=](BodyBuilder &b, const Index &i, Expr r) {
-      return elementOf(b, half, before(i), i.back(), r) * at(b, v, extended(before(i), r));
+    const Parts both = summed(ctx_, batch_, left, [=](BodyBuilder &b, const Index &i, Expr r) {
+      return conjugate(at(b, v, extended(i, j + 1 + r))) * at(b, columns, extended(i, j + 1 + r));
     });
-    put(realized(ctx_, all, [=](BodyBuilder &b, const Index &place) {
-          const Index i(place.begin(), place.end() - 2);
-          const Expr r = place[place.size() - 2], c = place.back();
-          const Complex x = at(b, half, place) - at(b, across, extended(i, r)) * conjugate(at(b, v, extended(i, c))) * factor.at(b, i);
-          const Val gone = b.compare(OpKind::Eq, c, j) && b.compare(OpKind::Gt, r, j + 1) && b.compare(OpKind::Lt, r, n);
-          return where(gone, real(num(x.re, 0)), x);
-        }),
-        w_);
+    // (I - f v v^H) T (I - f v v^H) in place: all of it that is needed of T is in the sums by now.
+    ctx_.storeMany(extended(row, left + 1), [=](BodyBuilder &b, const Index &point) {
+      const Index i(point.begin(), point.end() - 2);
+      const Expr r = point[point.size() - 2], c = j + point.back();
+      const Val f = factor.at(b, i);
+      const Complex vr = at(b, v, extended(i, r)), right = at(b, columns, extended(i, r)) - vr * at(b, both, i) * f;
+      const Complex x = elementOf(b, t, i, r, c) - vr * at(b, rows, extended(i, c)) * f - right * conjugate(at(b, v, extended(i, c))) * f;
+      const Val gone = b.compare(OpKind::Eq, c, j) && b.compare(OpKind::Gt, r, j + 1);
+      return placed(t, extended(extended(i, r), c), where(gone, real(num(x.re, 0)), x));
+    });
+    if (!zt_.re.valid()) return;
+    // Z v and Z v v^H, transposed.
+    const Parts ofZ = summed(ctx_, row, left, [=](BodyBuilder &b, const Index &i, Expr r) {
+      return at(b, v, extended(before(i), j + 1 + r)) * elementOf(b, zt, before(i), j + 1 + r, i.back());
+    });
+    ctx_.storeMany(extended(extended(batch_, left), n_), [=](BodyBuilder &b, const Index &point) {
+      const Index i(point.begin(), point.end() - 2);
+      const Expr r = j + 1 + point[point.size() - 2], c = point.back();
+      const Complex part = conjugate(at(b, v, extended(i, r))) * at(b, ofZ, extended(i, c)) * factor.at(b, i);
+      return placed(zt, extended(extended(i, r), c), elementOf(b, zt, i, r, c) - part);
+    });
   });
 }
 
-/// What one turn of a matrix does. LAPACK's names are in zlahqr.
-std::vector<Lowering::Placed> Schur::planAt(BodyBuilder &b, const Index &i) {
-  auto h = [&](Val r, Val c) { return elementOf(b, w_, i, within(b, r, n_), within(b, c, n_)); };
-  const Val hi = last_.at(b, i), k = column_.at(b, i), tries = tries_.at(b, i), l = low_.at(b, i);
-  const Val under = k >= 0.0, busy = hi > 0.0 && !under, one = busy && eq(hi, l), shifts = busy && hi > l;
+/// What one sweep of a matrix does. LAPACK's names are in zlahqr.
+std::vector<Lowering::Placed> Schur::sweepAt(BodyBuilder &b, const Index &i) {
+  auto h = [&](Val r, Val c) { return elementOf(b, t_, i, within(b, r, n_), within(b, c, n_)); };
+  const Val hi = sweep_.last.at(b, i), tries = sweep_.tries.at(b, i), l = sweep_.low.at(b, i);
+  const Val busy = hi > 0.0, one = busy && eq(hi, l), shifts = busy && hi > l;
   // The eigenvalue of the last two rows that is the nearer one to the last element.
   const Complex d = h(hi, hi), below = h(hi, hi - 1.0), half = (h(hi - 1.0, hi - 1.0) - d) * num(d.re, 0.5);
   const Complex product = h(hi - 1.0, hi) * below, square = root(half * half + product);
@@ -130,85 +133,97 @@ std::vector<Lowering::Placed> Schur::planAt(BodyBuilder &b, const Index &i) {
   const Complex by = half + where(against, square * num(d.re, -1), square), none = real(num(d.re, 0));
   const Complex nearer = d - where(sizeOf(product) > 0.0, product / where(sizeOf(by) > 0.0, by, real(num(d.re, 1))), none);
   const Val other = tries > 0.0 && eq(bin(OpKind::Mod, tries, kTriesBetweenOtherShifts), 0.0);
-  const Complex shift = where(other, d + real(sizeOf(below) * 0.75), nearer);
-  Complex x[2] = {where(under, h(k + 1.0, k), h(l, l) - shift), where(under, h(k + 2.0, k), h(l + 1.0, l))};
-  const Val reflects = (under || shifts) && sizeOf(x[1]) > 0.0;
-  const Val size = sizeOf(x[0]) + sizeOf(x[1]), largest = where(reflects, size, num(size, 1));
-  for (Complex &e : x) e = where(reflects, {e.re / largest, e.im / largest}, none);
-  const Val length = un(OpKind::Sqrt, squareOf(x[0]) + squareOf(x[1]));
-  const Val factor = where(reflects, 1.0 / where(reflects, length * (length + lengthOf(x[0])), num(size, 1)), num(size, 0));
-  const Complex first = x[0] + direction(x[0]) * length;
-  const Val nowhere = num(k, -1);
-  return {{v_[0].re, i, first.re},
-          {v_[0].im, i, first.im},
-          {v_[1].re, i, x[1].re},
-          {v_[1].im, i, x[1].im},
-          {factor_, i, factor},
-          {row_, i, where(under, k + 1.0, l)},
-          {split_, i, where(busy, l - 1.0, nowhere)},
-          {cleared_, i, k},
-          {next_[0], i, where(one, hi - 1.0, hi)},
-          {next_[1], i, where(under, where(k + 1.0 <= hi - 2.0, k + 1.0, nowhere), where(shifts && l <= hi - 2.0, l, nowhere))},
-          {next_[2], i, where(one, num(tries, 0), where(shifts, tries + 1.0, tries))}};
+  const Complex first = h(l, l) - where(other, d + real(sizeOf(below) * 0.75), nearer), second = h(l + 1.0, l);
+  const Expr row = within(b, l, n_), earlier = within(b, l - 1.0, n_);
+  const Complex above = elementOf(b, t_, i, row, earlier);
+  std::vector<Lowering::Placed> out = {{sweep_.row, i, l},
+                                       {sweep_.steps, i, where(shifts, hi - l, num(hi, 0))},
+                                       {sweep_.end, i, hi},
+                                       {sweep_.last, i, where(one, hi - 1.0, hi)},
+                                       {sweep_.tries, i, where(one, num(tries, 0), where(shifts, tries + 1.0, tries))}};
+  // What is above the block is apart from it.
+  for (const auto &more : {placed(first_[0], i, first), placed(first_[1], i, second), placed(t_, extended(extended(i, row), earlier), where(busy && l > 0.0, none, above))})
+    out.insert(out.end(), more.begin(), more.end());
+  return out;
 }
 
-void Schur::chooseReflection() {
+void Schur::chooseSweep() {
   // The first row of the block that ends at the last one: above it the subdiagonal is nothing beside its neighbours.
-  low_ = ctx_.reduce(loops::ReduceKind::Max, DType::I64, batch_, {Expr(n_)}, [this](BodyBuilder &b, const Index &i, const Index &place) {
+  sweep_.low = ctx_.reduce(loops::ReduceKind::Max, DType::I64, batch_, {Expr(n_)}, [this](BodyBuilder &b, const Index &i, const Index &place) {
     const Expr r = place[0], above = max(r - 1, 0);
-    const Val around = sizeOf(elementOf(b, w_, i, above, above)) + sizeOf(elementOf(b, w_, i, r, r));
-    const Val small = sizeOf(elementOf(b, w_, i, r, above)) <= where(eq(around, 0.0), num(around, 1), around) * kEpsilon;
+    const Val around = sizeOf(elementOf(b, t_, i, above, above)) + sizeOf(elementOf(b, t_, i, r, r));
+    const Val small = sizeOf(elementOf(b, t_, i, r, above)) <= where(eq(around, 0.0), num(around, 1), around) * kEpsilon;
     const Val row = b.index(r);
-    return where(small && row <= last_.at(b, i), row, num(row, 0));
+    return where(small && row <= sweep_.last.at(b, i), row, num(row, 0));
   })[0];
-  for (Tensor *x : {&v_[0].re, &v_[0].im, &v_[1].re, &v_[1].im, &factor_}) *x = fresh(DType::F64);
-  for (Tensor *x : {&row_, &split_, &cleared_, &next_[0], &next_[1], &next_[2]}) *x = fresh(DType::I64);
-  ctx_.storeMany(batch_, [this](BodyBuilder &b, const Index &i) { return planAt(b, i); });
+  for (Parts &x : first_) x = freshParts();
+  ctx_.storeMany(batch_, [this](BodyBuilder &b, const Index &i) { return sweepAt(b, i); });
 }
 
-void Schur::reflectTwo() {
-  // Which element of v belongs to a row or column; 0 beside them.
-  auto part = [this](BodyBuilder &b, const Index &i, Expr e) {
-    const Val place = b.index(e) - row_.at(b, i);
-    const Complex some = where(eq(place, 0.0), at(b, v_[0], i), at(b, v_[1], i));
-    return where(place >= 0.0 && place < 2.0, some, real(num(some.re, 0)));
-  };
-  auto neighbour = [this](BodyBuilder &b, const Index &i, int k) { return within(b, row_.at(b, i) + static_cast<double>(k), n_); };
-  const Parts half = realized(ctx_, w_.re.sizes(), [=, this](BodyBuilder &b, const Index &place) {
-    const Index i(place.begin(), place.end() - 2);
-    const Expr r = place[place.size() - 2], c = place.back();
-    Complex along = conjugate(at(b, v_[0], i)) * elementOf(b, w_, i, neighbour(b, i, 0), c);
-    along = along + conjugate(at(b, v_[1], i)) * elementOf(b, w_, i, neighbour(b, i, 1), c);
-    const Complex x = at(b, w_, place);
-    return where(b.compare(OpKind::Lt, r, n_), x - part(b, i, r) * along * factor_.at(b, i), x);
+void Schur::chooseReflection(Expr turn) {
+  for (Parts &x : v_) x = freshParts();
+  factor_ = fresh(DType::F64), base_ = fresh(DType::I64), cleared_ = fresh(DType::I64);
+  ctx_.storeMany(batch_, [=, this](BodyBuilder &b, const Index &i) {
+    const Val starts = b.compare(OpKind::Eq, turn, 0), active = b.index(turn) < sweep_.steps.at(b, i), row = sweep_.row.at(b, i) + b.index(turn);
+    Complex x[2];
+    for (int k = 0; k < 2; ++k) x[k] = where(starts, at(b, first_[k], i), elementOf(b, t_, i, within(b, row + static_cast<double>(k), n_), within(b, row - 1.0, n_)));
+    const Val reflects = active && sizeOf(x[1]) > 0.0;
+    const Val size = sizeOf(x[0]) + sizeOf(x[1]), largest = where(reflects, size, num(size, 1));
+    for (Complex &e : x) e = where(reflects, {e.re / largest, e.im / largest}, real(num(size, 0)));
+    const Val length = un(OpKind::Sqrt, squareOf(x[0]) + squareOf(x[1]));
+    const Val factor = where(reflects, 1.0 / where(reflects, length * (length + lengthOf(x[0])), num(size, 1)), num(size, 0));
+    std::vector<Lowering::Placed> out = {{factor_, i, factor}, {base_, i, vmin(row, num(row, static_cast<double>(n_ - 2)))}, {cleared_, i, where(active && !starts, row - 1.0, num(row, -1))}};
+    for (const auto &more : {placed(v_[0], i, x[0] + direction(x[0]) * length), placed(v_[1], i, x[1])}) out.insert(out.end(), more.begin(), more.end());
+    return out;
   });
-  put(realized(ctx_, w_.re.sizes(), [=, this](BodyBuilder &b, const Index &place) {
-        const Index i(place.begin(), place.end() - 2);
-        const Expr r = place[place.size() - 2], c = place.back();
-        Complex along = elementOf(b, half, i, r, neighbour(b, i, 0)) * at(b, v_[0], i);
-        along = along + elementOf(b, half, i, r, neighbour(b, i, 1)) * at(b, v_[1], i);
-        const Complex x = at(b, half, place) - along * conjugate(part(b, i, c)) * factor_.at(b, i);
-        const Val column = b.index(c), row = b.index(r);
-        const Val zero = (row > column && eq(column, split_.at(b, i))) || (row > column + 1.0 && eq(column, cleared_.at(b, i)));
-        return where(zero && b.compare(OpKind::Lt, r, n_), real(num(x.re, 0)), x);
-      }),
-      w_);
+}
+
+/// Two rows of T, in place.
+void Schur::reflectRows(Expr firstColumn, Expr columns) {
+  ctx_.storeMany(extended(batch_, columns), [=, this](BodyBuilder &b, const Index &point) {
+    const Index i = before(point);
+    const Expr base = baseOf(b, i), c = firstColumn + point.back();
+    const Complex x = elementOf(b, t_, i, base, c), y = elementOf(b, t_, i, base + 1, c), v = at(b, v_[0], i), w = at(b, v_[1], i);
+    const Complex along = (conjugate(v) * x + conjugate(w) * y) * factor_.at(b, i), low = y - w * along;
+    std::vector<Lowering::Placed> out = placed(t_, extended(extended(i, base), c), x - v * along);
+    for (const auto &more : placed(t_, extended(extended(i, base + 1), c), where(eq(b.index(c), cleared_.at(b, i)), real(num(low.re, 0)), low))) out.push_back(more);
+    return out;
+  });
+}
+
+/// Two columns of T, in place.
+void Schur::reflectColumns(Expr firstRow, Expr rows) {
+  ctx_.storeMany(extended(batch_, rows), [=, this](BodyBuilder &b, const Index &point) {
+    const Index i = before(point);
+    return turnedColumns(b, i, t_, extended(extended(i, firstRow + point.back()), baseOf(b, i)), extended(extended(i, firstRow + point.back()), baseOf(b, i) + 1));
+  });
+}
+
+/// Two columns of Z, which are rows of its transpose, in place.
+void Schur::reflectZ() {
+  ctx_.storeMany(extended(batch_, n_), [=, this](BodyBuilder &b, const Index &point) {
+    const Index i = before(point);
+    return turnedColumns(b, i, zt_, extended(extended(i, baseOf(b, i)), point.back()), extended(extended(i, baseOf(b, i) + 1), point.back()));
+  });
+}
+
+std::vector<Lowering::Placed> Schur::turnedColumns(BodyBuilder &b, const Index &i, const Parts &a, const Index &left, const Index &right) {
+  const Complex x = at(b, a, left), y = at(b, a, right), v = at(b, v_[0], i), w = at(b, v_[1], i), along = (x * v + y * w) * factor_.at(b, i);
+  std::vector<Lowering::Placed> out = placed(a, left, x - along * conjugate(v));
+  for (const auto &more : placed(a, right, y - along * conjugate(w))) out.push_back(more);
+  return out;
 }
 
 void Schur::toTriangle(const std::string &line) {
-  last_ = integers(ctx_, batch_, n_ - 1), column_ = integers(ctx_, batch_, -1), tries_ = integers(ctx_, batch_, 0);
-  const Tensor turns = integers(ctx_, {}, 0);
-  const int64_t most = kShiftsPerValue * n_ * n_;
-  auto unfinished = [&] { return reduceDims(loops::ReduceKind::Any, binary(OpKind::Gt, last_, scalarInt(ctx_, 0)), {}, false, DType::Bool); };
-  whileTrue(
-      ctx_, [&] { return binary(OpKind::And, unfinished(), binary(OpKind::Lt, turns, scalarInt(ctx_, most))); },
-      [&] {
-        chooseReflection();
-        reflectTwo();
-        lower::put(next_[0], last_), lower::put(next_[1], column_), lower::put(next_[2], tries_);
-        lower::put(addNumber(turns, 1), turns);
-      });
-  ctx_.require(eq(ctx_.read(unfinished()), 0), "the eigenvalues of a matrix are not found within " + std::to_string(most) + " steps" + line);
+  sweep_.untilNoneIsLeft(line, [&] {
+    chooseSweep();
+    sweep_.forReflections([&](Expr turn, const Sweep::Touched &touched) {
+      chooseReflection(turn);
+      reflectRows(touched.firstColumn, touched.columns);
+      reflectColumns(touched.firstRow, touched.rows);
+      if (zt_.re.valid()) reflectZ();
+    });
+  });
 }
 
 /// Vectors of T as columns, of any length: back substitution, from the row of each value up.
@@ -216,25 +231,26 @@ Parts vectorsOf(const Parts &w, int64_t n) {
   Lowering &ctx = w.re.ctx();
   const Sizes batch = batchOf(w.re), row = extended(batch, n), all = extended(row, n);
   const Parts m{carry(full(ctx, all, DType::F64, 0)), carry(full(ctx, all, DType::F64, 0))};
+  const Parts x{place(ctx, DType::F64, row), place(ctx, DType::F64, row)};
   forTurns(ctx, n, [&](Expr turn) {
+    // Row j, for each value k from j on; the rows below it are gone from m.
     const Expr j = n - 1 - turn;
-    // Row j, for each value k; the rows below it are gone from m.
-    const Parts x = realized(ctx, row, [=](BodyBuilder &b, const Index &i) {
-      const Expr k = i.back();
-      const Complex given = elementOf(b, m, before(i), j, k), apart = elementOf(b, w, before(i), j, j) - elementOf(b, w, before(i), k, k);
-      const Complex one = real(num(given.re, 1)), none = real(num(given.re, 0));
-      return where(b.compare(OpKind::Eq, j, k), one, where(b.compare(OpKind::Lt, j, k), given / pivot(apart), none));
+    ctx.storeMany(extended(batch, n - j), [&](BodyBuilder &b, const Index &point) {
+      const Expr k = j + point.back();
+      const Index i = before(point);
+      const Complex given = elementOf(b, m, i, j, k), apart = elementOf(b, w, i, j, j) - elementOf(b, w, i, k, k);
+      return placed(x, extended(i, k), where(b.compare(OpKind::Eq, j, k), real(num(given.re, 1)), given / pivot(apart)));
     });
-    put(realized(ctx, all, [=](BodyBuilder &b, const Index &place) {
-          const Index i(place.begin(), place.end() - 2);
-          const Expr r = place[place.size() - 2], k = place.back();
-          const Complex old = at(b, m, place), own = at(b, x, extended(i, k));
-          // Vectors of a matrix that has too few of them grow with each row.
-          const Val size = sizeOf(own), scale = where(size > kLarge, 1.0 / size, num(size, 1));
-          const Complex rest = old - own * elementOf(b, w, i, r, j);
-          return where(b.compare(OpKind::Lt, r, j), rest, where(b.compare(OpKind::Eq, r, j), own, old)) * scale;
-        }),
-        m);
+    ctx.storeMany(extended(row, n - j), [&](BodyBuilder &b, const Index &point) {
+      const Index i(point.begin(), point.end() - 2);
+      const Expr r = point[point.size() - 2], k = j + point.back();
+      const Index here = extended(extended(i, r), k);
+      const Complex old = at(b, m, here), own = at(b, x, extended(i, k));
+      // Vectors of a matrix that has too few of them grow with each row.
+      const Val size = sizeOf(own), scale = where(size > kLarge, 1.0 / size, num(size, 1));
+      const Complex rest = old - own * elementOf(b, w, i, r, j);
+      return placed(m, here, where(b.compare(OpKind::Lt, r, j), rest, where(b.compare(OpKind::Eq, r, j), own, old)) * scale);
+    });
   });
   return m;
 }
@@ -244,25 +260,21 @@ Parts vectorsOf(const Parts &w, int64_t n) {
 ComplexEigen complexEigen(const Parts &a, bool vectors, const std::string &line) {
   Lowering &ctx = a.re.ctx();
   const int64_t n = rowsOf(a.re);
-  const Sizes batch = batchOf(a.re);
-  const Sizes all = extended(extended(batch, vectors ? 2 * n : n), n);
-  auto withIdentity = [&](const Tensor &part, bool re) {
-    return carry(Tensor::lazy(ctx, DType::F64, all, [=](BodyBuilder &b, const Index &place) {
-      const Index i(place.begin(), place.end() - 2);
-      const Expr r = place[place.size() - 2], c = place.back();
-      const Val below = re ? b.cast(b.compare(OpKind::Eq, r - n, c), DType::F64) : b.constant(DType::F64, 0);
-      return b.masked(b.compare(OpKind::Lt, r, n), [&] { return elementOf(b, part, i, min(r, n - 1), c); }, below);
-    }));
-  };
-  const Parts w{withIdentity(a.re, true), withIdentity(a.im, false)};
-  Schur schur(w, n);
+  const Tensor order = isolatingOrder(ctx, batchOf(a.re), n, [a](BodyBuilder &b, const Index &i, Expr r, Expr c) { return !isZero(elementOf(b, a, i, r, c)); });
+  const Parts t{carriedMatrix(inOrder(a.re, order)), carriedMatrix(inOrder(a.im, order))};
+  Parts zt;
+  if (vectors) zt = {carry(movesOf(order, n)), carry(full(ctx, a.re.sizes(), DType::F64, 0))};
+  Schur schur(t, zt, n);
   if (n > 2) schur.toHessenberg();
   if (n > 1) schur.toTriangle(line);
   ComplexEigen out;
-  out.values = realized(ctx, extended(batch, n), [=](BodyBuilder &b, const Index &i) { return elementOf(b, w, before(i), i.back(), i.back()); });
+  const Sizes values = extended(batchOf(a.re), n);
+  out.values = {place(ctx, DType::F64, values), place(ctx, DType::F64, values)};
+  ctx.storeMany(values, [&](BodyBuilder &b, const Index &i) { return placed(out.values, i, elementOf(b, t, before(i), i.back(), i.back())); });
   if (!vectors) return out;
-  const Parts x = vectorsOf(w, n);
-  const Tensor v = matmul2(Tensor::complex(slice(w.re, -2, n, n), slice(w.im, -2, n, n), DType::C128), Tensor::complex(x.re, x.im, DType::C128), DType::C128);
+  const Parts x = vectorsOf(t, n);
+  const Tensor z = transpose(Tensor::complex(zt.re, zt.im, DType::C128), -2, -1);
+  const Tensor v = matmul2(z, Tensor::complex(x.re, x.im, DType::C128), DType::C128);
   out.vectors = {v.real().realize(), v.imag().realize()};
   return out;
 }

@@ -67,40 +67,115 @@ Choice chooseBlock(const Tensor &a, bool hermitian, const Tensor &second, Expr j
   return out;
 }
 
-/// a with rows and columns exchanged and the block's part taken from what is right of it.
-Tensor eliminated(const Tensor &a, bool hermitian, const Choice &block, Expr j) {
-  const int64_t n = rowsOf(a);
-  const Expr after = min(j + 1, n - 1);
-  return numbers(a.ctx(), a.dtype(), a.sizes(), [=](BodyBuilder &b, const Index &at) {
+/// Where a number is stored: one store, or two of the parts.
+void place(std::vector<Lowering::Placed> &out, const Tensor &x, const Index &i, Complex v) {
+  if (!x.isComplex()) return out.push_back({x, i, v.re});
+  v = widened(v);
+  out.push_back({x.real(), i, v.re}), out.push_back({x.imag(), i, v.im});
+}
+
+/// Rows of one turn of all matrices, [..., n]; those of matrices that are idle, or that have done their block, are zeros.
+struct Rows {
+  Tensor own, other;
+};
+
+/// Takes steps of sytf2 or hetf2 in place: of a turn's rows and columns there are copies, all else is read and written where it lies.
+class Factors {
+public:
+  Factors(const Tensor &packed, bool hermitian, const Tensor &second)
+      : ctx_(packed.ctx()), a_(packed), second_(second), batch_(batchOf(packed)), hermitian_(hermitian), n_(rowsOf(packed)), moved_(rows()), left_(rows()), right_(rows()) {}
+  /// What is decided of column j, and done.
+  Choice step(Expr j) {
+    const Choice block = chooseBlock(a_, hermitian_, second_, j);
+    exchange(block, j);
+    eliminate(block, j);
+    return block;
+  }
+
+private:
+  Rows rows() { return {lower::place(ctx_, a_.dtype(), extended(batch_, n_)), lower::place(ctx_, a_.dtype(), extended(batch_, n_))}; }
+  Complex element(BodyBuilder &b, const Index &i, Expr r, Expr c) const { return lowerElement(b, a_, hermitian_, i, r, c); }
+  Val isActive(BodyBuilder &b, const Choice &block, const Index &i) const { return eq(block.second.at(b, i), 0.0) && eq(block.idle.at(b, i), 0.0); }
+  void exchange(const Choice &block, Expr j);
+  void eliminate(const Choice &block, Expr j);
+
+  Lowering &ctx_;
+  Tensor a_, second_;
+  Sizes batch_;
+  bool hermitian_;
+  int64_t n_;
+  Rows moved_, left_, right_;
+};
+
+/// The block's last row and column change places with the chosen ones.
+void Factors::exchange(const Choice &block, Expr j) {
+  auto places = [=, this](BodyBuilder &b, const Index &i) {
+    const Val active = isActive(b, block, i), here = b.index(j);
+    return std::pair{where(active, here + block.two.at(b, i), here), where(active, block.other.at(b, i), here)};
+  };
+  const Sizes rest = extended(batch_, n_ - j);
+  ctx_.storeMany(rest, [&](BodyBuilder &b, const Index &at) {
+    const Index i(at.begin(), at.end() - 1);
+    const Expr e = j + at.back();
+    const auto [last, other] = places(b, i);
+    const Val here = b.index(e);
+    const Expr from = row(b, where(eq(here, last), other, where(eq(here, other), last, here)), n_);
+    std::vector<Lowering::Placed> out;
+    place(out, moved_.own, extended(i, e), element(b, i, row(b, other, n_), from));
+    place(out, moved_.other, extended(i, e), element(b, i, row(b, last, n_), from));
+    return out;
+  });
+  ctx_.storeMany(rest, [&](BodyBuilder &b, const Index &at) {
+    const Index i(at.begin(), at.end() - 1);
+    const Expr e = j + at.back();
+    const auto [last, other] = places(b, i);
+    std::vector<Lowering::Placed> out;
+    for (const auto &[place0, x] : {std::pair{last, moved_.own}, std::pair{other, moved_.other}}) {
+      const Expr r = row(b, place0, n_);
+      const Complex v = numberAt(b, x, extended(i, e));
+      // Only what is below the diagonal is kept.
+      place(out, a_, extended(extended(i, max(r, e)), min(r, e)), where(b.compare(OpKind::Lt, r, e), mirrored(v, hermitian_), v));
+    }
+    return out;
+  });
+}
+
+/// The block's part is taken from what is right of it.
+void Factors::eliminate(const Choice &block, Expr j) {
+  const Expr after = min(j + 1, n_ - 1);
+  ctx_.storeMany(extended(batch_, n_ - j), [&](BodyBuilder &b, const Index &at) {
+    const Index i(at.begin(), at.end() - 1);
+    const Expr r = j + at.back();
+    const Val active = isActive(b, block, i), two = active && ne(block.two.at(b, i), 0.0);
+    const Complex rj = element(b, i, r, j), ra = element(b, i, r, after), d = element(b, i, j, j);
+    const Complex zero{num(d.re, 0), {}}, one{num(d.re, 1), {}};
+    // Two rows: the inverse of [d, e; e, f], with e drawn out; of [d, e^H; e, f], with the length of e.
+    const Complex e = element(b, i, after, j), by = hermitian_ ? Complex{lengthOf(e), {}} : e;
+    const Complex f = element(b, i, after, after) / by, g = d / by, t = one / (f * g - one) / by;
+    auto turned = [&](Complex v) { return hermitian_ ? e / by * v : v; };
+    auto turnedBack = [&](Complex v) { return hermitian_ ? conjugate(e / by) * v : v; };
+    const Index to = extended(i, r);
+    std::vector<Lowering::Placed> out;
+    place(out, left_.own, to, where(two, t * (f * rj - turned(ra)), where(active, rj / d, zero)));
+    place(out, left_.other, to, where(two, t * (g * ra - turnedBack(rj)), zero));
+    place(out, right_.own, to, where(active, rj, zero));
+    place(out, right_.other, to, where(two, ra, zero));
+    return out;
+  });
+  ctx_.storeMany(extended(extended(batch_, n_ - j), n_ - j), [&](BodyBuilder &b, const Index &at) {
     const Index i(at.begin(), at.end() - 2);
-    const Expr r = at[at.size() - 2], c = at.back();
-    const Val done = ne(block.second.at(b, i), 0.0), two = ne(block.two.at(b, i), 0.0), idle = ne(block.idle.at(b, i), 0.0);
-    const Val other = block.other.at(b, i), last = b.index(j) + block.two.at(b, i);
-    auto from = [&](Expr e) {
-      const Val here = b.index(e);
-      return row(b, where(eq(here, last), other, where(eq(here, other), last, here)), n);
-    };
-    const Expr fr = from(r), fc = from(c), fj = from(j), fa = from(after);
-    auto element = [&](Expr x, Expr y) { return lowerElement(b, a, hermitian, i, x, y); };
-    auto across = [&](Complex v) { return mirrored(v, hermitian); };
-    const Complex own = numberOf(b, a, i, r, c), moved = element(fr, fc), rj = element(fr, fj), cj = element(fc, fj), d = element(fj, fj);
-    // One row.
-    const Val isJ = b.compare(OpKind::Eq, c, j), under = b.compare(OpKind::Gt, r, j);
-    const Complex single = where(isJ, where(under, rj / d, moved), moved - rj / d * across(cj));
-    // Two: the inverse of [d, e; e, f], with e drawn out; of [d, e^H; e, f], with the length of e.
-    const Complex e = element(fa, fj), by = hermitian ? Complex{lengthOf(e), {}} : e;
-    const Complex f = element(fa, fa) / by, g = d / by, whole = f * g, t = Complex{num(whole.re, 1), {}} / (whole - Complex{num(whole.re, 1), {}}) / by;
-    const Complex ra = element(fr, fa), ca = element(fc, fa);
-    auto turned = [&](Complex v) { return hermitian ? e / by * v : v; };
-    auto turnedBack = [&](Complex v) { return hermitian ? conjugate(e / by) * v : v; };
-    auto first = [&](Complex xj, Complex xa) { return t * (f * xj - turned(xa)); };
-    auto second = [&](Complex xj, Complex xa) { return t * (g * xa - turnedBack(xj)); };
-    const Val isAfter = b.compare(OpKind::Eq, c, j + 1), deep = b.compare(OpKind::Gt, r, j + 1);
-    const Complex pair = where(isJ || isAfter, where(deep, where(isJ, first(rj, ra), second(rj, ra)), moved),
-                               moved - rj * across(first(cj, ca)) - ra * across(second(cj, ca)));
-    const Val keeps = done || idle || b.compare(OpKind::Lt, c, j) || b.compare(OpKind::Lt, r, c);
-    const Complex next = where(two, pair, single);
-    return where(keeps, own, hermitian ? where(b.compare(OpKind::Eq, r, c), real(next.re), next) : next);
+    const Expr r = j + at[at.size() - 2], c = j + at.back();
+    const Index to = extended(extended(i, r), c), ofRow = extended(i, r), ofColumn = extended(i, c);
+    const Val active = isActive(b, block, i), two = active && ne(block.two.at(b, i), 0.0);
+    const Complex own = numberAt(b, a_, to), first = numberAt(b, left_.own, ofRow), second = numberAt(b, left_.other, ofRow);
+    const Complex rest = own - first * mirrored(numberAt(b, right_.own, ofColumn), hermitian_) - second * mirrored(numberAt(b, right_.other, ofColumn), hermitian_);
+    const Val isFirst = b.compare(OpKind::Eq, c, j), isSecond = two && b.compare(OpKind::Eq, c, j + 1);
+    const Val under = active && b.compare(OpKind::Gt, r, j) && !(two && b.compare(OpKind::Eq, r, j + 1));
+    const Complex factor = where(under, where(isSecond, second, first), own);
+    const Complex reduced = hermitian_ ? where(b.compare(OpKind::Eq, r, c), real(rest.re), rest) : rest;
+    std::vector<Lowering::Placed> out;
+    place(out, a_, to, where(!active || b.compare(OpKind::Lt, r, c), own, where(isFirst || isSecond, factor, reduced)));
+    return out;
   });
 }
 
@@ -116,9 +191,9 @@ Symmetric factored(const Tensor &given, bool hermitian) {
                       })),
                       carry(fullInt(ctx, extended(batch, n), DType::I32, 0)), carry(fullInt(ctx, batch, DType::I32, 0))};
   const Tensor second = carry(fullInt(ctx, batch, DType::I64, 0));
+  Factors factors(out.packed, hermitian, second);
   forTurns(ctx, n, [&](Expr j) {
-    const Choice block = chooseBlock(out.packed, hermitian, second, j);
-    const Tensor next = eliminated(out.packed, hermitian, block, j).realize();
+    const Choice block = factors.step(j);
     put(Tensor::lazy(ctx, DType::I32, out.pivots.sizes(), [=](BodyBuilder &b, const Index &at) {
           const Index i(at.begin(), at.end() - 1);
           const Val old = out.pivots.at(b, at), two = ne(block.two.at(b, i), 0.0), number = block.other.at(b, i) + 1.0;
@@ -136,7 +211,6 @@ Symmetric factored(const Tensor &given, bool hermitian) {
           return where(ne(was, 0.0), num(was, 0), block.two.at(b, i));
         }),
         second);
-    put(next, out.packed);
   });
   return out;
 }
@@ -225,7 +299,7 @@ private:
 
 Tensors factorOp(OpCall &o) {
   const Tensor a = o.t("self");
-  if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = anyConstSizeFault(a); !why.empty()) return o.fail(why);
   Tensors out;
   if (rowsOf(a) == 0) {
     for (size_t k = 0; k < o.outCount(); ++k) out.push_back(full(o.ctx, o.out(k).sizes, o.out(k).dtype, 0));
@@ -239,7 +313,7 @@ Tensors factorOp(OpCall &o) {
 
 Tensors solveOp(OpCall &o) {
   const Tensor packed = o.t("LD"), b = o.t("B");
-  if (std::string why = numberFault(packed); !why.empty()) return o.fail(why);
+  if (std::string why = anyConstSizeFault(packed); !why.empty()) return o.fail(why);
   const Sizes &sizes = o.out().sizes;
   if (rowsOf(packed) == 0) return {full(o.ctx, sizes, o.out().dtype, 0)};
   Sizes batch(sizes.begin(), sizes.end() - 2), ofMatrix = batch, ofPivots = batch;

@@ -9,8 +9,6 @@
 
 namespace neso::lower {
 
-std::string matrixFault(const Tensor &a) { return a.isComplex() ? "complex matrices are not supported" : numberFault(a); }
-
 std::string anySizeFault(const Tensor &a) {
   if (a.rank() < 2) return "the argument is no matrix";
   if (toReal(a.dtype()) != DType::F32 && toReal(a.dtype()) != DType::F64) return "only float32 and float64 matrices are supported";
@@ -24,12 +22,6 @@ std::string anyConstSizeFault(const Tensor &a) {
 
 bool isSmall(const Tensor &a) {
   return a.size(-2).asConst() && a.size(-1).asConst() && rowsOf(a) <= kMostColumns && columnsOf(a) <= kMostColumns;
-}
-
-std::string numberFault(const Tensor &a) {
-  if (std::string why = anySizeFault(a); !why.empty()) return why;
-  if (!isSmall(a)) return "matrices of symbolic size or of more than 64 rows or columns are not supported";
-  return "";
 }
 
 Sizes batchOf(const Tensor &a) { return Sizes(a.sizes().begin(), a.sizes().end() - 2); }
@@ -764,8 +756,8 @@ static void addReflectors(OpTable &t) {
     Expr n = 1;
     for (int64_t d = 0; d < o.integer("ind", 2); ++d) n = n * a.size(d);
     a = reshape(a, {n, floorDiv(a.numel(), n)});
-    if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
-    return {reshape(solveMatrix(a, identityMatrix(a, rowsOf(a), rowsOf(a))), o.out().sizes)};
+    if (std::string why = anySizeFault(a); !why.empty()) return o.fail(why);
+    return {reshape(solveMatrix(a, identityMatrix(a, n, n)), o.out().sizes)};
   });
   t.add("linalg_tensorsolve.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("self"), b = o.t("other");
@@ -780,7 +772,7 @@ static void addReflectors(OpTable &t) {
     }
     Expr n = b.numel();
     a = reshape(a, {n, floorDiv(a.numel(), n)});
-    if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
+    if (std::string why = anySizeFault(a); !why.empty()) return o.fail(why);
     return {reshape(solveMatrix(a, reshape(b, {n, Expr(1)})), o.out().sizes)};
   });
   addSpectral(t);

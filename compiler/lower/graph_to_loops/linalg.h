@@ -1,6 +1,6 @@
-// Factorisations of small matrices: one or two loop nests for each column, the same ones for all, or a loop of the program (turns.h). Matrices are the last two dims of
-// a tensor whose leading dims are a batch; their sizes are constants of at most kMostColumns, which callers check with matrixFault().
-// Triangular solves, LU and Cholesky take any size: factor_turns.h.
+// Factorisations: of small matrices (isSmall) one or two loop nests for each column, the same ones for all, of others loops of the program (turns.h).
+// Matrices are the last two dims of a tensor whose leading dims are a batch. Triangular solves, LU, Cholesky and QR take any size (factor_turns.h);
+// eigenvalues, singular values (symmetric_turns.h, eigen.h) and block factors (ldl.cpp) any constant one.
 #pragma once
 #include "lower/graph_to_loops/complex_val.h"
 #include "lower/graph_to_loops/op_call.h"
@@ -9,10 +9,7 @@ namespace neso::lower {
 
 constexpr int64_t kMostColumns = 64;
 
-/// Why these are no matrices of real numbers to factor; empty when they are. numberFault: of real or complex numbers.
-std::string matrixFault(const Tensor &a);
-std::string numberFault(const Tensor &a);
-/// The same of any size, and of any constant size.
+/// Why these are no matrices of real or complex numbers to factor, of any size, or of any that is a constant; empty when they are.
 std::string anySizeFault(const Tensor &a);
 std::string anyConstSizeFault(const Tensor &a);
 /// Of constant sizes of at most kMostColumns.

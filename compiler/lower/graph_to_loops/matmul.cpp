@@ -529,8 +529,8 @@ static void addContractions(OpTable &t) {
     int64_t n = o.integer("n");
     Tensor x = o.t("self"), r;
     if (n < 0) {
-      if (std::string why = numberFault(x); !why.empty()) return o.fail(why);
-      x = solveMatrix(x, identityMatrix(x, rowsOf(x), rowsOf(x)));
+      if (std::string why = anySizeFault(x); !why.empty()) return o.fail(why);
+      x = solveMatrix(x, identityMatrix(x, x.size(-2), x.size(-1)));
       n = -n;
     }
     for (int64_t left = n; left > 0; left >>= 1, x = left > 0 ? matmul(x, x) : x)
