@@ -162,8 +162,9 @@ bool Uses::dependsOnData(mlir::Value v) {
   return dependsOnData_[v] = depends;
 }
 
-/// Work on an element that is done in vain, from which on a buffer costs less, and places that are told apart.
-static constexpr int64_t kRepeatedCost = 48;
+/// Work on an element that is done in vain, and code that is written once more for other places, from which on a buffer costs less; places that
+/// are told apart.
+static constexpr int64_t kRepeatedCost = 48, kRepeatedCode = 384;
 static constexpr size_t kMostPlaces = 32;
 
 static int64_t elementsOf(mlir::Value v) { return llvm::cast<mlir::RankedTensorType>(v.getType()).getNumElements(); }
@@ -206,16 +207,20 @@ bool Uses::repeats(mlir::Value v, llvm::ArrayRef<Place> places) {
   // Of what addresses and masks are made, the form is known, and lost in memory.
   mlir::Type element = llvm::cast<mlir::RankedTensorType>(v.getType()).getElementType();
   if (places.empty() || cost(v) < 10 || llvm::isa<tt::PointerType>(element) || element.isInteger(1) || !dependsOnData(v)) return false;
-  llvm::SmallMapVector<mlir::Operation *, int64_t, 4> asked;
+  struct Asked {
+    int64_t elements = 0, ways = 0;
+  };
+  llvm::SmallMapVector<mlir::Operation *, Asked, 4> asked;
   const Place *first = &places[0];
   for (const Place &p : places) {
-    asked[p.sink] += p.elements;
+    asked[p.sink].elements += p.elements, ++asked[p.sink].ways;
     if (p.sink == first->sink ? p.own : before(p.sink, first->sink)) first = &p;
   }
-  int64_t most = 0;
-  for (const auto &[sink, elements] : asked) most = std::max(most, elements);
-  const int64_t times = (most + elementsOf(v) - 1) / elementsOf(v);
-  return cost(v) * (times - 1) >= kRepeatedCost || (asked.size() > 1 && !first->own && cost(v) >= kRepeatedCost);
+  if (asked.size() > 1 && !first->own && cost(v) >= kRepeatedCost) return true;
+  return llvm::any_of(asked, [&](const auto &a) {
+    const int64_t times = (a.second.elements + elementsOf(v) - 1) / elementsOf(v);
+    return cost(v) * (times - 1) >= kRepeatedCost || cost(v) * (a.second.ways - 1) >= kRepeatedCode;
+  });
 }
 
 /// From the last operation to the first: what is kept ends the ways to all that it is computed from.

@@ -36,9 +36,9 @@ public:
   /// The scan of the same row by the same operation that stands before the reduction, whose last value is its result; null: there is
   /// none. Such a reduction asks for no elements.
   static mlir::Operation *scanOfTotal(mlir::Operation *reduce);
-  /// Whether sinks would compute v again and again: one of them asks for each element at several places of itself, or the first of several
-  /// visits v as another shape, in which nothing is kept on the way. In a chain of such steps (sorting networks, butterflies) the work
-  /// would grow with every step, and be doubled by each.
+  /// Whether sinks would compute v again and again: one of them asks for each element at several places of itself, or for few elements at each
+  /// of many, or the first of several visits v as another shape, in which nothing is kept on the way. In a chain of such steps (sorting
+  /// networks, butterflies, halves added to halves) work and code would grow with every step, or be doubled by each.
   bool isRepeated(mlir::Value v);
   /// Number of different sinks, at most 2.
   int sinkCount(mlir::Value v);

@@ -87,11 +87,33 @@ def running(x, o, N: tl.constexpr, S: tl.constexpr):
     tl.store(o + i, v)
 
 
+@triton.jit
+def halves(values, width: tl.constexpr):
+    low, high = tl.split(tl.permute(tl.reshape(values, (2, width)), (1, 0)))
+    return low + high
+
+
+@triton.jit
+def ordered_sum(x, o, chunks: tl.constexpr):
+    """A sum whose order is that of a warp that shuffles down."""
+    i = tl.arange(0, 32)[:, None] * 4 + tl.arange(0, 4)[None, :]
+    acc = tl.full((32, 4), 0, tl.float32)
+    for chunk in tl.static_range(chunks):
+        v = tl.load(x + chunk * 128 + i)
+        acc += v * v
+    even, odd = tl.split(tl.reshape(acc, (32, 2, 2)))
+    a, c = tl.split(even)
+    b, d = tl.split(odd)
+    total = halves(halves(halves(halves(halves(((a + b) + c) + d, 16), 8), 4), 2), 1)
+    tl.store(o + tl.arange(0, 128), tl.rsqrt(tl.sum(total) + 1) * tl.load(x + tl.arange(0, 128)))
+
+
 CASES = [
     dict(kernel="sort_with_ids", args=["f32[256]", "out f32[256]", "out i32[256]"], const=dict(n_dims=8)),
     dict(kernel="hadamard", args=["f32[1024]", "out f32[1024]"], const=dict(n_dims=10), tol=1e-4),
     dict(kernel="hadamard_by_gathers", args=["f32[1024]", "out f32[1024]"], const=dict(n_dims=10), tol=1e-4),
     dict(kernel="sums_by_doubling", args=["i32[1024]:-9,9", "out i32[1024]"], const=dict(n_dims=10)),
     dict(kernel="transposes", args=["f32[256]", "out f32[256]"], const=dict(N=16, S=8), tol=1e-4),
+    dict(kernel="ordered_sum", args=["f32[1024]", "out f32[128]"], const=dict(chunks=8), tol=1e-4),
     dict(kernel="running", args=["f32[64]", "out f32[64]"], const=dict(N=64, S=10), tol=1e-4),
 ]

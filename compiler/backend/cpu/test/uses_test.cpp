@@ -378,5 +378,28 @@ TEST(Uses, KeepsWhatStepsOfAChainWouldComputeAgain) {
   }
 }
 
+/// A row of 64 logarithms of exponentials whose halves are added until `left` numbers are left: each step asks for what is before it at twice as many places.
+TEST(Uses, KeepsWhatHalvesWouldAskForPieceByPiece) {
+  auto keeps = [](int left) {
+    std::string text = "tt.func public @f(%x: !tt.ptr<f32>, %a: tensor<64xf32>) {\n  %e = math.exp %a : tensor<64xf32>\n  %v64 = math.log %e : tensor<64xf32>\n";
+    for (int n = 64; n > left; n /= 2)
+      text += fmt::format(R"(  %q{0} = tt.reshape %v{0} : tensor<{0}xf32> -> tensor<2x{1}xf32>
+  %t{0} = tt.trans %q{0} {{order = array<i32: 1, 0>}} : tensor<2x{1}xf32> -> tensor<{1}x2xf32>
+  %l{0}, %h{0} = tt.split %t{0} : tensor<{1}x2xf32> -> tensor<{1}xf32>
+  %v{1} = arith.addf %l{0}, %h{0} : tensor<{1}xf32>
+)", n, n / 2);
+    text += fmt::format("  %xs = tt.splat %x : !tt.ptr<f32> -> tensor<{0}x!tt.ptr<f32>>\n  tt.store %xs, %v{0} : tensor<{0}x!tt.ptr<f32>>\n  tt.return\n}}\n", left);
+    std::unique_ptr<MLIRContext> context = makeTileContext();
+    Result<OwningOpRef<ModuleOp>> module = parseTile(text, "halves.ttir", context.get());
+    EXPECT_TRUE(module) << text;
+    Uses uses;
+    bool kept = false;
+    (*module)->walk([&](Operation *op) { kept |= uses.isVirtual(op) && uses.mustKeep(op->getResult(0)); });
+    return kept;
+  };
+  EXPECT_TRUE(keeps(1));
+  EXPECT_FALSE(keeps(32)); // in whole vectors, each element once
+}
+
 } // namespace
 } // namespace neso::cpu::test
