@@ -310,14 +310,23 @@ def large_factors():
         return (r, ((q @ r - a).abs() < 1e-12).all(), upright(q), upright(whole), wide[-1], packed[:, -2], tau, L.householder_product(packed[:, :tau.shape[0]], tau)[:, 3],
                 torch.ormqr(packed, tau, a)[:, 1], torch.ormqr(packed, tau, a.mH, left=False, transpose=True)[1])
 
+    def ends(a, scale):
+        """Numbers whose squares overflow or vanish, and what rounding leaves of a matrix of ones, which vanishes too."""
+        out = []
+        for m in (a * scale, a / scale, a * 0 + 1):
+            q, r = L.qr(m)
+            size = m.abs().amax()
+            out += [upright(q, 3e-5 if a.dtype == torch.float32 else 1e-13), (q @ (r / size) - m / size).abs().amax() < (3e-5 if a.dtype == torch.float32 else 1e-13)]
+        return out
+
     def special(x):
         k = torch.arange(33.0, dtype=torch.float64)
         gap = torch.outer(torch.ones(33, dtype=torch.float64), k)
         beside = ((gap - gap.mT).abs() == 1).to(torch.float64)
         return torch.stack([1 / (k[:, None] + k + 1), torch.diag((k - 16).abs()) + beside, torch.outer(x, x) + beside * 1e-9])
 
-    def upright(v):
-        return (v.mH @ v - torch.eye(v.shape[-1])).abs().amax((-2, -1)) < 1e-13
+    def upright(v, limit=1e-13):
+        return (v.mH @ v - torch.eye(v.shape[-1])).abs().amax((-2, -1)) < limit
 
     def pairs(x):
         a = special(x)
@@ -338,6 +347,7 @@ def large_factors():
         c("triangles", triangles, "f64 40x34"), c("triangles_f32", lambda a: L.qr(a)[1], "f32 2x68x33"), c("triangles_complex", of_parts(triangles), "f64 35x33", "f64 35x33"),
         c("triangles_wide", lambda a: (*L.qr(a), *torch.geqrf(a)), "f64 34x66"),
         Case("triangles_of_any_size", lambda a: (*L.qr(a), L.qr(a[:, :3], mode="complete")[1]), lambda: (real(9, 9),), dynamic=({0: n, 1: n},), more=[lambda: (real(4, 4),), lambda: (real(35, 35),)]),
+        c("ends", lambda a, b, x, y: (*ends(a, 1e25), *ends(b, 1e25), *ends(x, 1e200), *ends(y, 1e200)), "f32 12x12", "f32 66x66", "f64 12x12", "f64 66x66"),
         c("pairs", pairs, "f64 33"), c("split", split, "f64 33"), c("tall", lambda a: factors(a)[:2], "f32 40x33"), c("complex", of_complex, "f64 33x33", "f64 33x33"),
     ]
 

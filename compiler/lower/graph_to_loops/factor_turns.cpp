@@ -246,8 +246,8 @@ CholeskyInTurns choleskyInTurns(const Tensor &a0) {
 Reflector reflectorOf(const NumberFn &x, Lowering &ctx, DType t, const Sizes &batch, Expr n, Expr head, Expr before) {
   const DType part = toReal(t);
   const Expr at = min(head, n - 1);
-  const Tensor tail = ctx.reduce(loops::ReduceKind::Sum, part, batch, {n}, [=](BodyBuilder &b, const Index &i, const Index &r) {
-    const Val v = squareOf(x(b, extended(i, r[0])));
+  const Tensor tail = ctx.reduce(loops::ReduceKind::Sum, DType::F64, batch, {n}, [=](BodyBuilder &b, const Index &i, const Index &r) {
+    const Val v = squareOf(wide(b, x(b, extended(i, r[0]))));
     return where(b.compare(OpKind::Gt, r[0], head), v, num(v, 0));
   })[0];
   Reflector out;
@@ -257,7 +257,7 @@ Reflector reflectorOf(const NumberFn &x, Lowering &ctx, DType t, const Sizes &ba
   // As LAPACK's larfg: beta is real and has the sign that avoids cancellation; nothing to reflect gives tau = 0.
   ctx.storeMany(batch, [&](BodyBuilder &b, const Index &i) {
     const Complex v = x(b, extended(i, at));
-    const Val rest = tail.at(b, i), norm = un(OpKind::Sqrt, squareOf(v) + rest), zero = eq(rest, 0.0);
+    const Val rest = tail.at(b, i), norm = b.cast(un(OpKind::Sqrt, squareOf(wide(b, v)) + rest), part), zero = rest < leastSquare(t);
     const Val same = (v.isReal() ? zero : zero && eq(v.im, 0.0)) || b.compare(OpKind::Ge, head, before);
     const Val by = where(same, v.re, where(v.re >= 0.0, -norm, norm)), safe = where(same, num(by, 1), by);
     const Complex tau = where(same, none(v), (Complex{by, {}} - v) / safe);

@@ -26,6 +26,8 @@ bool isSmall(const Tensor &a) {
 
 Sizes batchOf(const Tensor &a) { return Sizes(a.sizes().begin(), a.sizes().end() - 2); }
 
+Complex wide(BodyBuilder &b, Complex v) { return {b.cast(v.re, DType::F64), v.isReal() ? v.im : b.cast(v.im, DType::F64)}; }
+
 Val elementOf(BodyBuilder &b, const Tensor &a, const Index &batch, Expr r, Expr c) {
   Index i = batch;
   i.push_back(r), i.push_back(c);
@@ -488,13 +490,38 @@ static Tensor reflect(const Tensor &packed, const Tensor &tau, const Step &j, co
   });
 }
 
+ScaledMatrix::ScaledMatrix(const Tensor &a) {
+  auto size = [](const Tensor &x) { return unary(x, OpKind::Abs); };
+  const Tensor largest = amax(a.isComplex() ? binary(OpKind::Max, size(a.real()), size(a.imag())) : size(a), {-2, -1}, false);
+  factor = map(largest, [](Val v) { return where(v > 0.0 && v < HUGE_VAL, un(OpKind::Exp2, un(OpKind::Floor, un(OpKind::Log2, v))), num(v, 1)); }).realize();
+  matrix = numberMatrixOf(a.ctx(), a.dtype(), batchOf(a), a.size(-2), a.size(-1), [a, f = factor](BodyBuilder &b, const Index &i, Expr r, Expr c) { return numberOf(b, a, i, r, c) / f.at(b, i); });
+}
+
+Tensor ScaledMatrix::back(const Tensor &x) const {
+  const size_t rank = factor.sizes().size();
+  return numbers(x.ctx(), x.dtype(), x.sizes(), [x, rank, f = factor](BodyBuilder &b, const Index &i) { return numberAt(b, x, i) * f.at(b, Index(i.begin(), i.begin() + static_cast<std::ptrdiff_t>(rank))); });
+}
+
 /// A column that has nothing below its diagonal, where it is real, stays as it is.
-static Val nothingToReflect(Complex head, Val below) {
-  const Val none = eq(below, 0.0);
+static Val nothingToReflect(DType t, Complex head, Val below) {
+  const Val none = below < leastSquare(t);
   return head.isReal() ? none : none && eq(head.im, 0.0);
 }
 
+static Reflectors reflectorsOfScaled(const Tensor &a0);
+
 Reflectors reflectorsOf(const Tensor &a0) {
+  const ScaledMatrix scaled(a0);
+  const Reflectors h = reflectorsOfScaled(scaled.matrix);
+  const Tensor packed = source(h.packed);
+  auto element = [packed, f = scaled.factor](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+    const Complex v = numberOf(b, packed, i, r, c);
+    return where(b.compare(OpKind::Le, r, c), v * f.at(b, i), v);
+  };
+  return {numberMatrixOf(a0.ctx(), a0.dtype(), batchOf(a0), a0.size(-2), a0.size(-1), element), h.tau};
+}
+
+static Reflectors reflectorsOfScaled(const Tensor &a0) {
   if (!isSmall(a0)) return reflectorsInTurns(a0);
   Tensor a = a0;
   a.realize();
@@ -507,20 +534,20 @@ Reflectors reflectorsOf(const Tensor &a0) {
     Tensor old = a;
     const DType part = toReal(t);
     Tensor head = numbers(ctx, t, batchOf(a), [=](BodyBuilder &b, const Index &i) { return numberOf(b, old, i, step.index(b, m), step.index(b, n)); });
-    Tensor below = ctx.reduce(loops::ReduceKind::Sum, part, batchOf(a), {Expr(m)}, [=](BodyBuilder &b, const Index &i, const Index &r) {
-      const Val v = squareOf(numberOf(b, old, i, r[0], step.index(b, n)));
+    Tensor below = ctx.reduce(loops::ReduceKind::Sum, DType::F64, batchOf(a), {Expr(m)}, [=](BodyBuilder &b, const Index &i, const Index &r) {
+      const Val v = squareOf(wide(b, numberOf(b, old, i, r[0], step.index(b, n))));
       return where(step.is(OpKind::Gt, b, r[0]), v, num(v, 0));
     })[0];
     // As LAPACK's larfg: beta is real and has the sign that avoids cancellation; nothing to reflect gives tau = 0.
     Tensor beta = numbers(ctx, part, batchOf(a), [=](BodyBuilder &b, const Index &i) {
                     const Complex v = numberAt(b, head, i);
-                    const Val rest = below.at(b, i), norm = un(OpKind::Sqrt, squareOf(v) + rest);
-                    return Complex{where(nothingToReflect(v, rest), v.re, where(v.re >= 0.0, -norm, norm)), {}};
+                    const Val rest = below.at(b, i), norm = b.cast(un(OpKind::Sqrt, squareOf(wide(b, v)) + rest), part);
+                    return Complex{where(nothingToReflect(t, v, rest), v.re, where(v.re >= 0.0, -norm, norm)), {}};
                   }).realize();
     Tensor tau = numbers(ctx, t, batchOf(a), [=](BodyBuilder &b, const Index &i) {
                    const Complex v = numberAt(b, head, i);
                    const Val by = beta.at(b, i);
-                   return where(nothingToReflect(v, below.at(b, i)), Complex{num(by, 0), {}}, (Complex{by, {}} - v) / by);
+                   return where(nothingToReflect(t, v, below.at(b, i)), Complex{num(by, 0), {}}, (Complex{by, {}} - v) / by);
                  }).realize();
     taus.push_back(unsqueeze(tau, tau.rank()));
     // The vector takes its place below the diagonal; the columns to the right are reflected.

@@ -23,6 +23,8 @@ using MatrixFn = std::function<Val(BodyBuilder &, const Index &batch, Expr r, Ex
 /// A matrix of `rows` by `columns` for each element of `batch`, in a buffer.
 Tensor matrixOf(Lowering &ctx, DType t, const Sizes &batch, Expr rows, Expr columns, const MatrixFn &fn);
 Val elementOf(BodyBuilder &b, const Tensor &a, const Index &batch, Expr r, Expr c);
+/// In float64.
+Complex wide(BodyBuilder &b, Complex v);
 /// The same of matrices that may be complex.
 using NumberMatrixFn = std::function<Complex(BodyBuilder &, const Index &batch, Expr r, Expr c)>;
 Tensor numberMatrixOf(Lowering &ctx, DType t, const Sizes &batch, Expr rows, Expr columns, const NumberMatrixFn &fn);
@@ -56,6 +58,20 @@ private:
 /// Eigenvalues [..., n] of a symmetric matrix of float64, ascending, in float64: as exact as results of type t (F32 or F64)
 /// can show.
 Tensor symmetricValues(const Tensor &a, DType t);
+
+/// Beside elements of about 1 a sum of squares (in float64) below this is none: numbers of type t, or squares, that are too small to have all their bits
+/// make no length.
+constexpr double kNoSquare = 0x1p-960;
+inline double leastSquare(DType t) { return toReal(t) == DType::F32 ? 0x1p-206 : kNoSquare; }
+
+/// Matrices divided by powers of two beside their largest elements: squares of elements neither overflow nor vanish.
+struct ScaledMatrix {
+  Tensor matrix;
+  Tensor factor; // [...] F64
+  explicit ScaledMatrix(const Tensor &a);
+  /// values [..., n] or a matrix [..., m, n], as they are of what was divided.
+  Tensor back(const Tensor &x) const;
+};
 
 /// Householder vectors below the diagonal and R above it, as LAPACK's geqrf has it, and their factors tau [..., min(m,
 /// n)].

@@ -1,4 +1,4 @@
-// Eigenvalues of symmetric matrices and singular values, by Jacobi's method in float64.
+// Eigenvalues of symmetric matrices and singular values, by Jacobi's method in float64; those of larger matrices are in symmetric_turns.h.
 //
 // A sweep visits every pair of columns once, in rounds of disjoint pairs (the order of a round-robin tournament), so
 // that one round is a few loop nests over the whole matrix: the rotations of all pairs, then their effect.
@@ -132,25 +132,6 @@ static Tensor symmetricOf(const Tensor &a0, bool upper, DType t) {
   });
 }
 
-namespace {
-/// Matrices divided by powers of two beside their largest elements: squares of elements neither overflow nor vanish.
-struct Scaled {
-  Tensor matrix;
-  Tensor factor; // [...] F64
-  explicit Scaled(const Tensor &a) {
-    auto size = [](const Tensor &x) { return unary(x, OpKind::Abs); };
-    const Tensor largest = amax(a.isComplex() ? binary(OpKind::Max, size(a.real()), size(a.imag())) : size(a), {-2, -1}, false);
-    factor = map(largest, [](Val v) { return where(v > 0.0 && v < HUGE_VAL, un(OpKind::Exp2, un(OpKind::Floor, un(OpKind::Log2, v))), num(v, 1)); }).realize();
-    matrix = numberMatrixOf(a.ctx(), a.dtype(), batchOf(a), a.size(-2), a.size(-1), [a, f = factor](BodyBuilder &b, const Index &i, Expr r, Expr c) { return numberOf(b, a, i, r, c) / f.at(b, i); });
-  }
-  /// values [..., n] or a matrix [..., m, n], as they are of what was divided.
-  Tensor back(const Tensor &x) const {
-    const size_t rank = factor.sizes().size();
-    return numbers(x.ctx(), x.dtype(), x.sizes(), [x, rank, f = factor](BodyBuilder &b, const Index &i) { return numberAt(b, x, i) * f.at(b, Index(i.begin(), i.begin() + static_cast<std::ptrdiff_t>(rank))); });
-  }
-};
-} // namespace
-
 /// R of a factorisation of a tall matrix, without the rows of zeros.
 static Tensor triangleOf(const Reflectors &h) {
   const Tensor &x = h.packed;
@@ -165,7 +146,7 @@ static Tensor triangleOf(const Reflectors &h) {
 static Eigen eigenOf(const Tensor &a0, bool upper) {
   Lowering &ctx = a0.ctx();
   int64_t n = rowsOf(a0);
-  const Scaled scaled(symmetricOf(a0, upper, wideType(a0)));
+  const ScaledMatrix scaled(symmetricOf(a0, upper, wideType(a0)));
   Tensor a = scaled.matrix;
   if (n > kMostRotated) {
     const HermitianEigen e = hermitianInTurns(a, true);
@@ -202,16 +183,21 @@ static Eigen eigenOf(const Tensor &a0, bool upper) {
   return {scaled.back(values), vectors};
 }
 
-/// A matrix Q1 L Q2^H with L = U H, where H has the singular values as eigenvalues and vectors that Q2 turns into the right ones (Nakatsukasa and Higham:
+/// A matrix Q1 L Q2^H. Of float32 the right vectors are those of L^H L, and L V, made orthonormal, are the left ones: what is lost is below the last bit
+/// of the largest value. In general L = U H, where H has the singular values as eigenvalues and vectors that Q2 turns into the right ones (Nakatsukasa and Higham:
 /// Stable and efficient spectral divide and conquer algorithms, SIAM J. Sci. Comput. 35, 2013). L's columns are ordered by magnitude, without
 /// which the iteration is not stable (it would ask for pivots).
-static Singular singularByPolarFactor(const Scaled &scaled, const Reflectors &first, int64_t m, int64_t n) {
+static Singular singularInTurns(const ScaledMatrix &scaled, const Reflectors &first, int64_t m, int64_t n, DType of) {
   const Reflectors second = reflectorsOf(adjointOf(triangleOf(first)));
-  const Tensor r = source(adjointOf(triangleOf(second))), u = polarFactor(r);
+  const bool squared = toReal(of) == DType::F32;
+  const Tensor r = source(adjointOf(triangleOf(second))), u = squared ? r : polarFactor(r);
   const HermitianEigen e = hermitianInTurns(symmetricOf(matmul(adjointOf(u), r), false, r.dtype()), true);
-  const Tensor values = map(flip(e.values, {-1}), [](Val v) { return vmax(v, num(v, 0)); }).realize();
+  const Tensor values = map(flip(e.values, {-1}), [squared](Val v) {
+                          const Val least = vmax(v, num(v, 0));
+                          return squared ? un(OpKind::Sqrt, least) : least;
+                        }).realize();
   const Tensor v = source(flip(e.vectors, {-1}));
-  // U v is orthonormal but where R is singular: what its factorisation has there completes the basis.
+  // Its columns are orthogonal but where L is singular: what the factorisation has there completes the basis.
   const Reflectors h = reflectorsOf(matmul(u, v));
   const Tensor basis = source(applyReflectors(h, identityMatrix(r, n, n), false)), diagonal = h.packed.real();
   auto left = [=](Expr width) {
@@ -233,10 +219,10 @@ static Singular singularByPolarFactor(const Scaled &scaled, const Reflectors &fi
 Singular singularOf(const Tensor &a0) {
   Lowering &ctx = a0.ctx();
   const int64_t m = rowsOf(a0), n = columnsOf(a0);
-  const Scaled scaled(cast(a0, wideType(a0)));
+  const ScaledMatrix scaled(cast(a0, wideType(a0)));
   // A matrix Q1 R1 with R1^H = Q2 R2: with R2^H v = u s, it turns Q2 v into Q1 u s.
   const Reflectors first = reflectorsOf(scaled.matrix);
-  if (n > kMostRotated) return singularByPolarFactor(scaled, first, m, n);
+  if (n > kMostRotated) return singularInTurns(scaled, first, m, n, a0.dtype());
   const Reflectors second = reflectorsOf(adjointOf(triangleOf(first)));
   Tensor a = adjointOf(triangleOf(second)).realize();
   Tensor v = identityMatrix(a, n, n).realize();
@@ -390,7 +376,7 @@ static Tensors svdOp(OpCall &o) {
 /// Eigenvalues of the symmetric or Hermitian matrix in one triangle of a, where nobody needs vectors.
 static Tensor eigenvaluesOf(const Tensor &a, bool upper) {
   if (!isSmall(a)) {
-    const Scaled scaled(symmetricOf(a, upper, wideType(a)));
+    const ScaledMatrix scaled(symmetricOf(a, upper, wideType(a)));
     return scaled.back(hermitianInTurns(scaled.matrix, false).values);
   }
   if (!a.isComplex()) return symmetricValues(symmetricOf(a, upper, DType::F64), a.dtype());
