@@ -76,9 +76,10 @@ void Schur::toHessenberg() {
         return v.at(b, extended(batch, j + 1 + r[0])) * elementOf(b, a, batch, j + 1 + r[0], i.back());
       })[0];
     };
-    const Tensor rows = along(t_), columns = ctx_.reduce(loops::ReduceKind::Sum, DType::F64, row, {left}, [=](BodyBuilder &b, const Index &i, const Index &r) {
+    // Element j of v is zero: with it, these sums along rows are no loop over the same numbers as those across, which would read one of both badly.
+    const Tensor rows = along(t_), columns = ctx_.reduce(loops::ReduceKind::Sum, DType::F64, row, {left + 1}, [=](BodyBuilder &b, const Index &i, const Index &r) {
       const Index batch(i.begin(), i.end() - 1);
-      return elementOf(b, t, batch, i.back(), j + 1 + r[0]) * v.at(b, extended(batch, j + 1 + r[0]));
+      return elementOf(b, t, batch, i.back(), j + r[0]) * v.at(b, extended(batch, j + r[0]));
     })[0];
     const Tensor both = ctx_.reduce(loops::ReduceKind::Sum, DType::F64, batch_, {left}, [=](BodyBuilder &b, const Index &i, const Index &r) {
       const Index at = extended(i, j + 1 + r[0]);

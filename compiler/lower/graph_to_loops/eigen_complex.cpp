@@ -91,8 +91,9 @@ void Schur::toHessenberg() {
     const Parts rows = summed(ctx_, row, left, [=](BodyBuilder &b, const Index &i, Expr r) {
       return conjugate(at(b, v, extended(before(i), j + 1 + r))) * elementOf(b, t, before(i), j + 1 + r, i.back());
     });
-    const Parts columns = summed(ctx_, row, left, [=](BodyBuilder &b, const Index &i, Expr r) {
-      return elementOf(b, t, before(i), i.back(), j + 1 + r) * at(b, v, extended(before(i), j + 1 + r));
+    // Element j of v is zero: with it, these sums along rows are no loop over the same numbers as those across, which would read one of both badly.
+    const Parts columns = summed(ctx_, row, left + 1, [=](BodyBuilder &b, const Index &i, Expr r) {
+      return elementOf(b, t, before(i), i.back(), j + r) * at(b, v, extended(before(i), j + r));
     });
     const Parts both = summed(ctx_, batch_, left, [=](BodyBuilder &b, const Index &i, Expr r) {
       return conjugate(at(b, v, extended(i, j + 1 + r))) * at(b, columns, extended(i, j + 1 + r));
