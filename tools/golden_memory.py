@@ -1,7 +1,7 @@
-"""What names memory: copies and tensors with gaps that are resized, and bounds of truth values; rows of different lengths in one tensor."""
+"""What names memory: copies and tensors with gaps that are resized, and bounds of truth values; rows of different lengths in one tensor, examples that lie in another."""
 import torch
 
-from golden_ops import c
+from golden_ops import Case, c
 
 
 def resized_copies(x):
@@ -71,8 +71,33 @@ def jagged():
     ]
 
 
+def parts_of_rows(x):
+    return x * 2 + x.cumsum(0), x.t(), x[:, :1]
+
+
+def repeated(x):
+    return x + x.sum(0), x @ x.mT, x.mT, x[1:]
+
+
+def example_strides():
+    """Inputs whose example is a part of a larger tensor, or holds several elements in one place of memory. A run's tensors lie in any way."""
+    auto, n, broken = torch.export.Dim.AUTO, torch.randn, "torch's own check of guards fails in run_decompositions"
+
+    def case(name, function, example, *more, dynamic=None, **rest):
+        return Case(name, function, lambda: [example()], more=[lambda m=m: [m()] for m in more], dynamic=(dynamic,) if dynamic else None, **rest)
+    return [
+        case("columns", parts_of_rows, lambda: n(4, 12)[:, -2:], lambda: n(3, 2), lambda: n(5, 2), dynamic={0: auto}, raw_only=broken),
+        case("every_third", lambda x: (x.cumsum(0), x * 2), lambda: n(20)[::3], lambda: n(3), lambda: n(30), dynamic={0: auto}),
+        case("pictures", lambda x: (torch.nn.functional.avg_pool2d(x, 2), x.sum((2, 3))), lambda: n(2, 8, 9, 3).permute(0, 3, 1, 2)[:, :, :8, 1:], lambda: n(3, 3, 4, 6),
+             dynamic={0: auto, 2: auto, 3: auto}),
+        case("expanded", repeated, lambda: n(1, 5).expand(4, 5), lambda: n(4, 5)),
+        case("expanded_batch", repeated, lambda: n(1, 3, 5).expand(4, 3, 5), lambda: n(4, 3, 5), lambda: n(2, 3, 5), dynamic={0: auto}),
+        case("windows", lambda x: (x.cumsum(0), x @ x.mT), lambda: n(10).unfold(0, 4, 1), lambda: n(7, 4)),
+    ]
+
+
 def groups():
-    return {"memory": [
+    return {"example_strides": example_strides(), "memory": [
         c("resized_copies", resized_copies, "f32 3x4"), c("to_its_own_size", to_its_own_size, "f32 3x4", raw_only="torch decomposes resize_ of a view wrongly"),
         c("clamped_bool", lambda x, y: (x.clamp(min=y), x.clamp(max=y), torch.clamp_min(x, y), torch.clamp_max(x, y), x.clamp(y, torch.tensor(3))), "bool 9", "bool 9"),
         c("reshaped_behind_a_write", reshaped_behind_a_write, "f32 3x4"),

@@ -101,6 +101,13 @@ class Mixed(nn.Module):
         return values, m, z, found.shape[0], torch.einsum("ij,kj->ik", x, x), x[torch.tensor([0, 1]), None]
 
 
+class Stride(nn.Module):
+    """Computes with a stride that no size gives."""
+
+    def forward(self, x):
+        return x * x.stride(0)
+
+
 FOLDER.mkdir(parents=True, exist_ok=True)
 torch.manual_seed(0)
 mutating = export(Mutating(), (torch.randn(2, 2, 3, 3),))
@@ -110,5 +117,6 @@ pair = {"left": torch.randn(3), "right": (torch.randn(4, 3),)}
 save("shared", export(Shared(), (torch.randn(5, 2), pair, True), {"factor": 2}))
 n = Dim("n", min=2, max=64)
 save("sizes", export(Sizes(), (torch.randn(4, 6), torch.randn(4, 6)), dynamic_shapes=({0: n}, {0: n})))
+save("stride", export(Stride(), (torch.randn(4, 12)[:, -2:],), dynamic_shapes=({0: Dim.AUTO},)))
 save("control", export(Control(), (torch.randn(3),)))
 save("mixed", export(Mixed(), (torch.randn(3, 4),)), {"neso_kernels/launches.json": "[]"})

@@ -29,6 +29,7 @@ NESO_DIAG(E0124, AlreadyCompiled, Error, "'{}' is a package that Neso has compil
 NESO_DIAG(E0125, GuardIgnored, Warning, "the guard '{}' of the export cannot be checked: {}; do not run the model on inputs that break it")
 NESO_DIAG(E0126, UndefinedSize, Error, "the size '{}' of '{}' is neither a size of an input, nor computed, nor in range_constraints; export the model again")
 NESO_DIAG(E0127, CompiledByTorch, Error, "'{}' holds the code of AOTInductor (torch._inductor.aoti_compile_and_package), not the program; give what torch.export.save writes of the same program")
+NESO_DIAG(E0128, StrideAsked, Error, "'{1}' needs the stride or offset '{0}' of an example input that was a part of a larger tensor, and no size gives it; export with contiguous() inputs")
 NESO_DIAG(E0130, KernelSourceMissing, Error, "the source of the Triton kernel '{}' is neither in the model nor under --kernels; export the model with neso_export.save (python/neso_export), or give the folder of its kernel bundle with --kernels")
 NESO_DIAG(E0131, KernelBundleMismatch, Error, "kernel '{}': the kernel bundle does not fit: {}; write model and bundle again, together, with neso_export")
 NESO_DIAG(E0132, KernelArgument, Error, "kernel '{}': argument '{}' {}")

@@ -9,6 +9,7 @@
 #include "base/words.h"
 #include "frontend/pt2/archive.h"
 #include "frontend/pt2/guards.h"
+#include "frontend/pt2/input_strides.h"
 #include "frontend/pt2/read_graph.h"
 #include "frontend/pt2/weights.h"
 #include "ir/graph/verify.h"
@@ -89,6 +90,8 @@ public:
     if (r_.ok()) readOutputs(signature);
     if (r_.ok()) readRanges(root);
     if (r_.ok()) readGuards(root);
+    if (r_.ok())
+      if (std::optional<graph::UnknownSymbol> s = settleInputStrides(m_)) r_.report(diag::StrideAsked, s->symbol.str(), s->place);
     if (r_.ok())
       if (std::optional<graph::UnknownSymbol> s = graph::unknownSymbol(m_)) r_.report(diag::UndefinedSize, s->symbol.str(), s->place);
     if (!r_.ok()) return r_.takeError();

@@ -1,5 +1,7 @@
 #include "ir/graph/graph.h"
 
+#include "ir/graph/visit.h"
+
 namespace neso::graph {
 
 Argument::Argument() = default;
@@ -22,6 +24,28 @@ ValueId Graph::addValue(std::string name, TensorType type) {
   v.type = std::move(type);
   values.push_back(std::move(v));
   return values.back().id;
+}
+
+void replaceSymbols(Model &m, const SymbolMap<Expr> &by) {
+  for (const auto &[symbol, e] : by) m.facts.erase(symbol);
+  forEachGraph(m.graph, [&](Graph &g) {
+    auto change = [&](Expr &e) {
+      if (e.valid()) e = substitute(e, by);
+    };
+    for (Value &v : g.values) {
+      change(v.expr);
+      for (Expr &e : v.type.sizes) change(e);
+      for (Expr &e : v.type.strides) change(e);
+      change(v.type.offset);
+    }
+    for (Node &n : g.nodes) {
+      if (!n.launch) continue;
+      auto launch = std::make_shared<UserLaunch>(*n.launch);
+      for (Expr &e : launch->grid) change(e);
+      for (UserLaunch::Parameter &p : launch->parameters) change(p.integer);
+      n.launch = std::move(launch);
+    }
+  });
 }
 
 std::string_view name(Int4Packing packing) {

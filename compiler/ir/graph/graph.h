@@ -221,6 +221,9 @@ struct Model {
   std::map<std::string, std::string> extraFiles; // member name below extra/ -> text (kernel bundles)
 };
 
+/// Puts expressions in the place of symbols, in all values and launches; nothing is known of those symbols any more. Guards and assertions stay.
+void replaceSymbols(Model &model, const SymbolMap<Expr> &by);
+
 std::string print(const Graph &graph);
 std::string print(const Model &model);
 

@@ -172,8 +172,7 @@ void InPlace::settleBase(ValueId result, Values &values) {
   it->second.realize();
 }
 
-/// Whether no two elements of the tensor are one in memory.
-static bool isApartFromItself(const Sizes &sizes, const Sizes &strides, const Facts &facts) {
+bool isApartFromItself(const Sizes &sizes, const Sizes &strides, const Facts &facts) {
   const std::vector<int> order = orderOfStrides(sizes, strides, facts);
   Expr extent = 1;
   for (size_t k = order.size(); k-- > 0;) {

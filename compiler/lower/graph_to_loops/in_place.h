@@ -26,6 +26,8 @@ namespace neso::lower {
 
 /// Elements of the storage that a tensor reaches, from its first element on. Strides are not negative.
 Expr extentOf(const Sizes &sizes, const Sizes &strides, const Facts &facts);
+/// Whether no two elements of the tensor are one in memory; false where that is not known.
+bool isApartFromItself(const Sizes &sizes, const Sizes &strides, const Facts &facts);
 bool sameStrides(const Lowering &ctx, const Sizes &sizes, const Sizes &a, const Sizes &b);
 /// Whether two tensors in one buffer provably have no element in common: the buffer's rows apart, columns of the same
 /// rows apart, or one behind the other.

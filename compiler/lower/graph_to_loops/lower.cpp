@@ -6,6 +6,7 @@
 #include "base/fault.h"
 #include "ir/graph/visit.h"
 #include "lower/graph_to_loops/cost.h"
+#include "lower/graph_to_loops/in_place.h"
 #include "lower/graph_to_loops/model_lowering.h"
 
 namespace neso::lower {
@@ -148,7 +149,15 @@ BufferId ModelLowering::addInputBuffer(const std::string &name, loops::Buffer::K
   return b.id;
 }
 
+/// The strides that a run's tensor is brought to: those of the export's example, unless several of its elements were in one place of memory.
+Sizes ModelLowering::stridesOfInput(const graph::Input &in, const graph::TensorType &type, const ValueSet &addressed) {
+  if (changes(in.name, true) || addressed.contains(in.value.value) || isApartFromItself(type.sizes, type.strides, ctx_.facts)) return type.strides;
+  laidAnew_.insert(in.value.value);
+  return denseStrides(type.sizes);
+}
+
 void ModelLowering::addInputs() {
+  const ValueSet addressed = addressedIn(model_.graph);
   int64_t position = 0;
   for (const graph::Input &in : model_.inputs) {
     if (in.kind == graph::Input::Kind::Weight) {
@@ -177,10 +186,10 @@ void ModelLowering::addInputs() {
         p.kind = Kind::Tensor;
         p.dtype = v.type.dtype;
         p.sizes = v.type.sizes;
-        p.strides = v.type.strides;
-        const Expr elements = extentOf(v.type.sizes, v.type.strides, ctx_.facts) * (isComplex(v.type.dtype) ? 2 : 1);
+        p.strides = stridesOfInput(in, v.type, addressed);
+        const Expr elements = extentOf(v.type.sizes, p.strides, ctx_.facts) * (isComplex(v.type.dtype) ? 2 : 1);
         id = addInputBuffer(in.name, loops::Buffer::Kind::Input, toReal(v.type.dtype), elements, position);
-        where = Strided{id, v.type.dtype, v.type.strides, 0};
+        where = Strided{id, v.type.dtype, p.strides, 0};
         values_[in.value.value] = Tensor::strided(ctx_, v.type.dtype, v.type.sizes, *where);
       } else if (v.kind == graph::Value::Kind::SymFloat) {
         p.kind = Kind::Float;
@@ -195,6 +204,7 @@ void ModelLowering::addInputs() {
     ctx_.program.inputs.push_back(std::move(p));
     ++position;
   }
+  addViews(model_.graph, laidAnew_);
 }
 
 static bool isDense(const Sizes &sizes, const Sizes &strides, const Lowering &ctx) {
@@ -429,7 +439,9 @@ void ModelLowering::addOutputs() {
       const graph::Value &v = model_.graph.value(*id);
       auto it = values_.find(id->value);
       if (v.kind == graph::Value::Kind::Tensor && it != values_.end()) {
-        p = tensorOutput(it->second, v.type, target);
+        graph::TensorType type = v.type;
+        if (laidAnew_.contains(id->value)) type.strides = denseStrides(type.sizes);
+        p = tensorOutput(it->second, type, target);
       } else if (v.kind == graph::Value::Kind::SymFloat && it != values_.end()) {
         graph::TensorType type;
         type.dtype = DType::F64;

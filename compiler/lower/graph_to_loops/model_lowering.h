@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "lower/graph_to_loops/attention.h"
+#include "lower/graph_to_loops/input_layout.h"
 #include "lower/graph_to_loops/lower.h"
 #include "lower/graph_to_loops/op_call.h"
 #include "lower/graph_to_loops/user_kernel.h"
@@ -39,6 +40,7 @@ private:
   /// what they hold.
   void lowerWhole(const graph::Graph &g, Values &values, const std::set<BufferId> &own = {});
   BufferId addInputBuffer(const std::string &name, loops::Buffer::Kind kind, DType dtype, Expr elements, int64_t position);
+  Sizes stridesOfInput(const graph::Input &in, const graph::TensorType &type, const ValueSet &addressed);
   void addInputs();
   bool changes(const std::string &target, bool input) const;
   Tensor addWeight(const graph::Weight &w);
@@ -107,6 +109,7 @@ private:
   std::map<std::pair<int, DType>, BufferId> weightBuffers_; // by storage and dtype
   std::map<std::string, Strided> weightByName_;       // where each lies
   std::vector<std::optional<Strided>> inputTensors_; // by input; nothing for what is no tensor
+  ValueSet laidAnew_; // inputs that do not lie as the model says, and their views
   std::vector<Scope> scopes_; // of the graphs being lowered, innermost last
   std::set<int32_t> returned_; // buffers that an output already names
   std::vector<Diagnostic> errors_;

@@ -140,6 +140,9 @@ TEST(Errors, UndefinedSize) {
   const std::string size = "\"reshape\": {\"dtype\": 7, \"sizes\": [{\"as_expr\": {\"expr_str\": \"Add(Symbol('s";
   EXPECT_EQ(json(size + "17'", size + "18'", "sizes.pt2"), "UndefinedSize");
 }
+TEST(Errors, StrideAsked) {
+  EXPECT_EQ(kindOf(readPt2(test::dataFolder() + "stride.pt2")), "StrideAsked");
+}
 TEST(Errors, DuplicateName) {
   EXPECT_EQ(json("\"outputs\": [{\"as_tensor\": {\"name\": \"mul_1\"}}]",
                  "\"outputs\": [{\"as_tensor\": {\"name\": \"mul\"}}]"),

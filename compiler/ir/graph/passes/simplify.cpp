@@ -371,25 +371,7 @@ void unifySymbols(Model &m) {
     }
   }
   if (by.empty()) return;
-  for (const auto &[symbol, e] : by) m.facts.erase(symbol);
-  forEachGraph(m.graph, [&](Graph &g) {
-    auto change = [&](Expr &e) {
-      if (e.valid()) e = substitute(e, by);
-    };
-    for (Value &v : g.values) {
-      change(v.expr);
-      for (Expr &e : v.type.sizes) change(e);
-      for (Expr &e : v.type.strides) change(e);
-      change(v.type.offset);
-    }
-    for (Node &n : g.nodes) {
-      if (!n.launch) continue;
-      auto launch = std::make_shared<UserLaunch>(*n.launch);
-      for (Expr &e : launch->grid) change(e);
-      for (UserLaunch::Parameter &p : launch->parameters) change(p.integer);
-      n.launch = std::move(launch);
-    }
-  });
+  replaceSymbols(m, by);
 }
 
 /// A division of sizes fails where a run divides by 0. (In a region it is done where the region runs: nothing is said of that.)
