@@ -298,6 +298,60 @@ def matrices_of_any_size():
     ]
 
 
+def large_factors():
+    """Matrices of more columns than are written out one by one: QR by blocks, eigenvalues by dividing and conquering, singular values by the polar factor."""
+    n = Dim("n", min=4, max=200)
+    real = lambda *shape: torch.randn(*shape, dtype=torch.float64)
+
+    def triangles(a):
+        q, r = L.qr(a)
+        whole, wide = L.qr(a, mode="complete")[0], L.qr(a.mT)[1]
+        packed, tau = torch.geqrf(a)
+        return (r, ((q @ r - a).abs() < 1e-12).all(), upright(q), upright(whole), wide[-1], packed[:, -2], tau, L.householder_product(packed[:, :tau.shape[0]], tau)[:, 3],
+                torch.ormqr(packed, tau, a)[:, 1], torch.ormqr(packed, tau, a.mH, left=False, transpose=True)[1])
+
+    def ends(a, scale):
+        """Numbers whose squares overflow or vanish, and what rounding leaves of a matrix of ones, which vanishes too."""
+        out = []
+        for m in (a * scale, a / scale, a * 0 + 1):
+            q, r = L.qr(m)
+            size = m.abs().amax()
+            out += [upright(q, 3e-5 if a.dtype == torch.float32 else 1e-13), (q @ (r / size) - m / size).abs().amax() < (3e-5 if a.dtype == torch.float32 else 1e-13)]
+        return out
+
+    def special(x):
+        k = torch.arange(33.0, dtype=torch.float64)
+        gap = torch.outer(torch.ones(33, dtype=torch.float64), k)
+        beside = ((gap - gap.mT).abs() == 1).to(torch.float64)
+        return torch.stack([1 / (k[:, None] + k + 1), torch.diag((k - 16).abs()) + beside, torch.outer(x, x) + beside * 1e-9])
+
+    def upright(v, limit=1e-13):
+        return (v.mH @ v - torch.eye(v.shape[-1])).abs().amax((-2, -1)) < limit
+
+    def pairs(x):
+        a = special(x)
+        w, v = L.eigh(a)
+        return w, (a @ v - v * w[..., None, :]).abs().amax((-2, -1)) < 1e-12, upright(v), L.eigvalsh(a)
+
+    def split(x):
+        a = special(x)[0]
+        u, s, vh = L.svd(a)
+        return s, (u * s @ vh - a).abs().amax() < 1e-12, upright(u), upright(vh.mH)
+
+    def of_complex(re, im):
+        z = hermitian(torch.complex(re, im))
+        w, v = L.eigh(z)
+        return w, (z @ v - v * w[None, :]).abs().amax() < 1e-12, upright(v)
+
+    return [
+        c("triangles", triangles, "f64 40x34"), c("triangles_f32", lambda a: L.qr(a)[1], "f32 2x68x33"), c("triangles_complex", of_parts(triangles), "f64 35x33", "f64 35x33"),
+        c("triangles_wide", lambda a: (*L.qr(a), *torch.geqrf(a)), "f64 34x66"),
+        Case("triangles_of_any_size", lambda a: (*L.qr(a), L.qr(a[:, :3], mode="complete")[1]), lambda: (real(9, 9),), dynamic=({0: n, 1: n},), more=[lambda: (real(4, 4),), lambda: (real(35, 35),)]),
+        c("ends", lambda a, b, x, y: (*ends(a, 1e25), *ends(b, 1e25), *ends(x, 1e200), *ends(y, 1e200)), "f32 12x12", "f32 66x66", "f64 12x12", "f64 66x66"),
+        c("pairs", pairs, "f64 33"), c("split", split, "f64 33"), c("tall", lambda a: factors(a)[:2], "f32 40x33"), c("complex", of_complex, "f64 33x33", "f64 33x33"),
+    ]
+
+
 def more_than_64_rows():
     """General eigenvalues, block factors, inverses of tensors and powers of matrices that are too large to be written out column by column."""
     def grid(n, k=1.0, dtype=torch.float64):
@@ -359,4 +413,4 @@ def more_than_64_rows():
 
 
 def groups():
-    return {f.__name__: f() for f in (general_eigenvalues, complex_eigenvalues, block_factors, data_splits, exponentials, complex_factors, complex_block_factors, graded_factors, matrices_of_any_size, more_than_64_rows)}
+    return {f.__name__: f() for f in (general_eigenvalues, complex_eigenvalues, block_factors, data_splits, exponentials, complex_factors, complex_block_factors, graded_factors, matrices_of_any_size, more_than_64_rows, large_factors)}

@@ -21,7 +21,7 @@ import subprocess
 import torch
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / "tests" / "goldens" / "kernels"
-FILES = ["arithmetic", "control", "shapes", "memory", "library", "idioms", "scaled", "indices", "functions"]
+FILES = ["arithmetic", "control", "shapes", "memory", "library", "idioms", "scaled", "indices", "functions", "networks"]
 TYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64, "i1": torch.bool, "i8": torch.int8,
          "i16": torch.int16, "i32": torch.int32, "i64": torch.int64}
 SIGNATURE = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}

@@ -9,7 +9,7 @@
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/OperationSupport.h"
-#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/MapVector.h"
 
 namespace neso::cpu {
 
@@ -152,6 +152,99 @@ bool Uses::isCostlyColumn(mlir::Value v) {
          llvm::any_of(v.getUsers(), [](mlir::Operation *user) { return codeOf(user) == OpCode::Broadcast; });
 }
 
+bool Uses::dependsOnData(mlir::Value v) {
+  auto known = dependsOnData_.find(v);
+  if (known != dependsOnData_.end()) return known->second;
+  mlir::Operation *def = v.getDefiningOp();
+  bool depends = !def || !isVirtual(def) || classOf(codeOf(def)) == OpClass::Load;
+  if (!depends)
+    for (mlir::Value o : def->getOperands()) depends |= isTensor(o) && dependsOnData(o);
+  return dependsOnData_[v] = depends;
+}
+
+/// Work on an element that is done in vain, and code that is written once more for other places, from which on a buffer costs less; places that
+/// are told apart.
+static constexpr int64_t kRepeatedCost = 48, kRepeatedCode = 384;
+static constexpr size_t kMostPlaces = 32;
+
+static int64_t elementsOf(mlir::Value v) { return llvm::cast<mlir::RankedTensorType>(v.getType()).getNumElements(); }
+
+/// The places at which `use` asks for its value.
+void Uses::addPlaces(mlir::Operation *user, mlir::OpOperand &use, Places &to) {
+  const mlir::Value v = use.get();
+  auto add = [&](const Place &p) {
+    auto same = llvm::find_if(to, [&](const Place &q) { return q.sink == p.sink && q.way == p.way; });
+    if (same != to.end())
+      same->elements = std::max(same->elements, p.elements), same->own |= p.own;
+    else if (to.size() < kMostPlaces)
+      to.push_back(p);
+  };
+  if (!isVirtual(user)) return add({user, 0, elementsOf(v), codeOf(user) != OpCode::Scan});
+  const OpCode code = codeOf(user);
+  for (mlir::OpResult r : user->getResults()) {
+    const Place whole{user, 0, elementsOf(r), true};
+    for (Place p : mustKeep(r) ? llvm::ArrayRef(whole) : llvm::ArrayRef(places_[r])) {
+      if (code == OpCode::Reshape || code == OpCode::ExpandDims) {
+        p.own = false; // another shape of the same elements
+      } else if (code == OpCode::Broadcast) {
+        // Of a row or a column an element is computed once for all that read it.
+        p.elements = std::max<int64_t>(p.elements / std::max<int64_t>(elementsOf(r) / elementsOf(v), 1), 1);
+        p.own = false;
+      } else if (classOf(code) == OpClass::Index && !(code == OpCode::Gather && use.getOperandNumber() == 1)) {
+        const void *how = code == OpCode::Gather  ? user->getOperand(1).getAsOpaquePointer()
+                          : code == OpCode::Trans ? user->getAttr("order").getAsOpaquePointer()
+                                                  : nullptr;
+        const auto next = static_cast<int>(ways_.size()) + 1;
+        p.way = ways_.try_emplace({how, v.getType().getAsOpaquePointer(), r.getResultNumber(), p.way}, next).first->second;
+        p.own = false;
+      }
+      add(p);
+    }
+  }
+}
+
+bool Uses::repeats(mlir::Value v, llvm::ArrayRef<Place> places) {
+  // Of what addresses and masks are made, the form is known, and lost in memory.
+  mlir::Type element = llvm::cast<mlir::RankedTensorType>(v.getType()).getElementType();
+  if (places.empty() || cost(v) < 10 || llvm::isa<tt::PointerType>(element) || element.isInteger(1) || !dependsOnData(v)) return false;
+  struct Asked {
+    int64_t elements = 0, ways = 0;
+  };
+  llvm::SmallMapVector<mlir::Operation *, Asked, 4> asked;
+  const Place *first = &places[0];
+  for (const Place &p : places) {
+    asked[p.sink].elements += p.elements, ++asked[p.sink].ways;
+    if (p.sink == first->sink ? p.own : before(p.sink, first->sink)) first = &p;
+  }
+  if (asked.size() > 1 && !first->own && cost(v) >= kRepeatedCost) return true;
+  return llvm::any_of(asked, [&](const auto &a) {
+    const int64_t times = (a.second.elements + elementsOf(v) - 1) / elementsOf(v);
+    return cost(v) * (times - 1) >= kRepeatedCost || cost(v) * (a.second.ways - 1) >= kRepeatedCode;
+  });
+}
+
+/// From the last operation to the first: what is kept ends the ways to all that it is computed from.
+void Uses::findRepeated(mlir::Block &block) {
+  for (mlir::Operation &op : block)
+    for (mlir::Value r : op.getResults())
+      if (isTensor(r)) cost(r), dependsOnData(r);
+  for (mlir::Operation &op : llvm::reverse(block)) {
+    if (!isVirtual(&op)) continue;
+    for (mlir::Value r : op.getResults()) {
+      Places places;
+      for (mlir::OpOperand &use : r.getUses())
+        if (use.getOwner()->getBlock() == &block) addPlaces(use.getOwner(), use, places);
+      if (repeats(r, places)) repeated_.insert(r);
+      places_[r] = std::move(places);
+    }
+  }
+}
+
+bool Uses::isRepeated(mlir::Value v) {
+  if (searched_.insert(v.getParentBlock()).second) findRepeated(*v.getParentBlock());
+  return repeated_.contains(v);
+}
+
 bool Uses::mayWrite(mlir::Operation *op) {
   switch (codeOf(op)) {
   case OpCode::Store:
@@ -209,7 +302,7 @@ bool Uses::mustKeep(mlir::Value v) {
   if (!def || !isVirtual(def)) return false;
   const bool reads = readsMemory(v);
   if (!reads && cost(v) < 10) return false;
-  if (isCostlyColumn(v)) return true;
+  if (isCostlyColumn(v) || isRepeated(v)) return true;
   // Used in another region or block.
   for (mlir::Operation *user : v.getUsers())
     if (user->getBlock() != def->getBlock()) {

@@ -1,10 +1,14 @@
 // What a tile function's values are used for: which operations stay virtual, where their last sink stands, which must
 // get a buffer.
 #pragma once
+#include <map>
+#include <tuple>
+
 #include "backend/common/opcodes.h"
 #include "mlir/IR/Operation.h"
 #include "mlir/IR/Value.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
 namespace neso::cpu {
@@ -32,6 +36,10 @@ public:
   /// The scan of the same row by the same operation that stands before the reduction, whose last value is its result; null: there is
   /// none. Such a reduction asks for no elements.
   static mlir::Operation *scanOfTotal(mlir::Operation *reduce);
+  /// Whether sinks would compute v again and again: one of them asks for each element at several places of itself, or for few elements at each
+  /// of many, or the first of several visits v as another shape, in which nothing is kept on the way. In a chain of such steps (sorting
+  /// networks, butterflies, halves added to halves) work and code would grow with every step, or be doubled by each.
+  bool isRepeated(mlir::Value v);
   /// Number of different sinks, at most 2.
   int sinkCount(mlir::Value v);
   bool before(mlir::Operation *a, mlir::Operation *b) const { return a->isBeforeInBlock(b); }
@@ -44,12 +52,29 @@ private:
   void sinks(mlir::Value v, llvm::SmallVectorImpl<mlir::Operation *> &out, Visited &visited);
   bool mayWrite(mlir::Operation *op);
   bool isCostlyColumn(mlir::Value v);
+  /// Where a sink asks for a value: the way from the sink's own index (0) through what changes indices, how many elements it asks for
+  /// there, and whether these are the value's own indices.
+  struct Place {
+    mlir::Operation *sink;
+    int way;
+    int64_t elements;
+    bool own;
+  };
+  using Places = llvm::SmallVector<Place, 4>;
+  void addPlaces(mlir::Operation *user, mlir::OpOperand &use, Places &to);
+  bool repeats(mlir::Value v, llvm::ArrayRef<Place> places);
+  void findRepeated(mlir::Block &block);
+  bool dependsOnData(mlir::Value v);
   /// Whether something takes v's elements for elements at other indices: a transpose, a gather.
   bool changesPlaces(mlir::Value v);
 
   llvm::DenseMap<mlir::Value, mlir::Operation *> lastSink_;
   llvm::DenseMap<mlir::Value, int> cost_, sinkCount_;
-  llvm::DenseMap<mlir::Value, bool> readsMemory_, changesPlaces_;
+  llvm::DenseMap<mlir::Value, bool> readsMemory_, changesPlaces_, dependsOnData_;
+  llvm::DenseMap<mlir::Value, Places> places_;
+  std::map<std::tuple<const void *, const void *, unsigned, int>, int> ways_;
+  llvm::DenseSet<mlir::Block *> searched_;
+  llvm::DenseSet<mlir::Value> repeated_;
   llvm::DenseMap<mlir::Operation *, bool> mayWrite_;
   /// Pairs of stores to one argument: whether their places differ (places.h).
   llvm::DenseMap<std::pair<mlir::Operation *, mlir::Operation *>, bool> apart_;

@@ -60,7 +60,7 @@ void Schur::toHessenberg() {
     };
     const Tensor factor = Tensor::lazy(ctx_, DType::F64, batch_, [=](BodyBuilder &b, const Index &i) {
       const Val l = length(b, i);
-      return where(eq(tail.at(b, i), 0.0), num(l, 0), 1.0 / (l * (l + un(OpKind::Abs, elementOf(b, t, i, j + 1, j)))));
+      return where(tail.at(b, i) < kNoSquare, num(l, 0), 1.0 / (l * (l + un(OpKind::Abs, elementOf(b, t, i, j + 1, j)))));
     }).realize();
     put(Tensor::lazy(ctx_, DType::F64, row, [=](BodyBuilder &b, const Index &i) {
           const Index batch(i.begin(), i.end() - 1);

@@ -80,7 +80,7 @@ void Schur::toHessenberg() {
     auto length = [=](BodyBuilder &b, const Index &i) { return un(OpKind::Sqrt, squareOf(elementOf(b, t, i, j + 1, j)) + tail.at(b, i)); };
     const Tensor factor = Tensor::lazy(ctx_, DType::F64, batch_, [=](BodyBuilder &b, const Index &i) {
       const Val l = length(b, i);
-      return where(eq(tail.at(b, i), 0.0), num(l, 0), 1.0 / (l * (l + lengthOf(elementOf(b, t, i, j + 1, j)))));
+      return where(tail.at(b, i) < kNoSquare, num(l, 0), 1.0 / (l * (l + lengthOf(elementOf(b, t, i, j + 1, j)))));
     }).realize();
     ctx_.storeMany(row, [&](BodyBuilder &b, const Index &i) {
       const Complex x = elementOf(b, t, before(i), i.back(), j);

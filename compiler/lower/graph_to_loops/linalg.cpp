@@ -20,17 +20,13 @@ std::string anyConstSizeFault(const Tensor &a) {
   return a.size(-2).asConst() && a.size(-1).asConst() ? "" : "matrices of symbolic size are not supported";
 }
 
-static bool isSmall(const Tensor &a) {
+bool isSmall(const Tensor &a) {
   return a.size(-2).asConst() && a.size(-1).asConst() && rowsOf(a) <= kMostColumns && columnsOf(a) <= kMostColumns;
 }
 
-std::string numberFault(const Tensor &a) {
-  if (std::string why = anySizeFault(a); !why.empty()) return why;
-  if (!isSmall(a)) return "matrices of symbolic size or of more than 64 rows or columns are not supported";
-  return "";
-}
-
 Sizes batchOf(const Tensor &a) { return Sizes(a.sizes().begin(), a.sizes().end() - 2); }
+
+Complex wide(BodyBuilder &b, Complex v) { return {b.cast(v.re, DType::F64), v.isReal() ? v.im : b.cast(v.im, DType::F64)}; }
 
 Val elementOf(BodyBuilder &b, const Tensor &a, const Index &batch, Expr r, Expr c) {
   Index i = batch;
@@ -494,13 +490,39 @@ static Tensor reflect(const Tensor &packed, const Tensor &tau, const Step &j, co
   });
 }
 
+ScaledMatrix::ScaledMatrix(const Tensor &a) {
+  auto size = [](const Tensor &x) { return unary(x, OpKind::Abs); };
+  const Tensor largest = amax(a.isComplex() ? binary(OpKind::Max, size(a.real()), size(a.imag())) : size(a), {-2, -1}, false);
+  factor = map(largest, [](Val v) { return where(v > 0.0 && v < HUGE_VAL, un(OpKind::Exp2, un(OpKind::Floor, un(OpKind::Log2, v))), num(v, 1)); }).realize();
+  matrix = numberMatrixOf(a.ctx(), a.dtype(), batchOf(a), a.size(-2), a.size(-1), [a, f = factor](BodyBuilder &b, const Index &i, Expr r, Expr c) { return numberOf(b, a, i, r, c) / f.at(b, i); });
+}
+
+Tensor ScaledMatrix::back(const Tensor &x) const {
+  const size_t rank = factor.sizes().size();
+  return numbers(x.ctx(), x.dtype(), x.sizes(), [x, rank, f = factor](BodyBuilder &b, const Index &i) { return numberAt(b, x, i) * f.at(b, Index(i.begin(), i.begin() + static_cast<std::ptrdiff_t>(rank))); });
+}
+
 /// A column that has nothing below its diagonal, where it is real, stays as it is.
-static Val nothingToReflect(Complex head, Val below) {
-  const Val none = eq(below, 0.0);
+static Val nothingToReflect(DType t, Complex head, Val below) {
+  const Val none = below < leastSquare(t);
   return head.isReal() ? none : none && eq(head.im, 0.0);
 }
 
+static Reflectors reflectorsOfScaled(const Tensor &a0);
+
 Reflectors reflectorsOf(const Tensor &a0) {
+  const ScaledMatrix scaled(a0);
+  const Reflectors h = reflectorsOfScaled(scaled.matrix);
+  const Tensor packed = source(h.packed);
+  auto element = [packed, f = scaled.factor](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+    const Complex v = numberOf(b, packed, i, r, c);
+    return where(b.compare(OpKind::Le, r, c), v * f.at(b, i), v);
+  };
+  return {numberMatrixOf(a0.ctx(), a0.dtype(), batchOf(a0), a0.size(-2), a0.size(-1), element), h.tau};
+}
+
+static Reflectors reflectorsOfScaled(const Tensor &a0) {
+  if (!isSmall(a0)) return reflectorsInTurns(a0);
   Tensor a = a0;
   a.realize();
   Lowering &ctx = a.ctx();
@@ -512,20 +534,20 @@ Reflectors reflectorsOf(const Tensor &a0) {
     Tensor old = a;
     const DType part = toReal(t);
     Tensor head = numbers(ctx, t, batchOf(a), [=](BodyBuilder &b, const Index &i) { return numberOf(b, old, i, step.index(b, m), step.index(b, n)); });
-    Tensor below = ctx.reduce(loops::ReduceKind::Sum, part, batchOf(a), {Expr(m)}, [=](BodyBuilder &b, const Index &i, const Index &r) {
-      const Val v = squareOf(numberOf(b, old, i, r[0], step.index(b, n)));
+    Tensor below = ctx.reduce(loops::ReduceKind::Sum, DType::F64, batchOf(a), {Expr(m)}, [=](BodyBuilder &b, const Index &i, const Index &r) {
+      const Val v = squareOf(wide(b, numberOf(b, old, i, r[0], step.index(b, n))));
       return where(step.is(OpKind::Gt, b, r[0]), v, num(v, 0));
     })[0];
     // As LAPACK's larfg: beta is real and has the sign that avoids cancellation; nothing to reflect gives tau = 0.
     Tensor beta = numbers(ctx, part, batchOf(a), [=](BodyBuilder &b, const Index &i) {
                     const Complex v = numberAt(b, head, i);
-                    const Val rest = below.at(b, i), norm = un(OpKind::Sqrt, squareOf(v) + rest);
-                    return Complex{where(nothingToReflect(v, rest), v.re, where(v.re >= 0.0, -norm, norm)), {}};
+                    const Val rest = below.at(b, i), norm = b.cast(un(OpKind::Sqrt, squareOf(wide(b, v)) + rest), part);
+                    return Complex{where(nothingToReflect(t, v, rest), v.re, where(v.re >= 0.0, -norm, norm)), {}};
                   }).realize();
     Tensor tau = numbers(ctx, t, batchOf(a), [=](BodyBuilder &b, const Index &i) {
                    const Complex v = numberAt(b, head, i);
                    const Val by = beta.at(b, i);
-                   return where(nothingToReflect(v, below.at(b, i)), Complex{num(by, 0), {}}, (Complex{by, {}} - v) / by);
+                   return where(nothingToReflect(t, v, below.at(b, i)), Complex{num(by, 0), {}}, (Complex{by, {}} - v) / by);
                  }).realize();
     taus.push_back(unsqueeze(tau, tau.rank()));
     // The vector takes its place below the diagonal; the columns to the right are reflected.
@@ -556,6 +578,7 @@ Reflectors reflectorsOf(const Tensor &a0) {
 }
 
 Tensor applyReflectors(const Reflectors &h, const Tensor &c0, bool adjoint) {
+  if (!isSmall(h.packed) || !h.tau.size(-1).asConst() || !isSmall(c0)) return applyInTurns(h, c0, adjoint);
   int64_t k = h.tau.size(-1).constValue();
   Tensor c = c0, tau = adjoint ? conjugateOf(h.tau) : h.tau;
   tau.reused();
@@ -567,9 +590,9 @@ Tensor applyReflectors(const Reflectors &h, const Tensor &c0, bool adjoint) {
 static Tensors qrOp(OpCall &o) {
   bool old = o.node.target == "aten.qr.default";
   Tensor a = o.t(old ? "self" : "A");
-  if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = anySizeFault(a); !why.empty()) return o.fail(why);
   std::string mode = old ? (o.flag("some", true) ? "reduced" : "complete") : o.text("mode", "reduced");
-  int64_t m = rowsOf(a), n = columnsOf(a), k = std::min(m, n), width = mode == "complete" ? m : k;
+  const Expr m = a.size(-2), n = a.size(-1), k = min(m, n), width = mode == "complete" ? m : k;
   Reflectors h = reflectorsOf(a);
   Tensor r = numberMatrixOf(o.ctx, a.dtype(), batchOf(a), width, n, [=](BodyBuilder &b, const Index &i, Expr row, Expr c) {
     auto part = [&](const Tensor &x) {
@@ -736,21 +759,19 @@ static void addFactorisations(OpTable &t) {
 static void addReflectors(OpTable &t) {
   t.add("geqrf.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("self");
-    if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
+    if (std::string why = anySizeFault(a); !why.empty()) return o.fail(why);
     Reflectors h = reflectorsOf(a);
     return {h.packed, h.tau};
   });
   t.add("linalg_householder_product.default orgqr.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t(o.has("input") ? "input" : "self"), tau = o.t(o.has("tau") ? "tau" : "input2");
-    if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
-    if (!tau.size(-1).asConst()) return o.fail("the number of reflectors is symbolic");
+    if (std::string why = anySizeFault(a); !why.empty()) return o.fail(why);
     a.realize();
-    return {applyReflectors({a, tau}, identityMatrix(a, rowsOf(a), columnsOf(a)), false)};
+    return {applyReflectors({a, tau}, identityMatrix(a, a.size(-2), a.size(-1)), false)};
   });
   t.add("ormqr.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("self"), tau = o.t("input2"), c = o.t("input3");
-    if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
-    if (!tau.size(-1).asConst()) return o.fail("the number of reflectors is symbolic");
+    if (std::string why = anySizeFault(a); !why.empty()) return o.fail(why);
     a.realize();
     bool left = o.flag("left", true), turned = o.flag("transpose");
     if (left) return {applyReflectors({a, tau}, c, turned)};

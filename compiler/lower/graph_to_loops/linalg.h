@@ -1,6 +1,6 @@
-// Factorisations of small matrices: one or two loop nests for each column, the same ones for all, or a loop of the program (turns.h). Matrices are the last two dims of
-// a tensor whose leading dims are a batch; their sizes are constants of at most kMostColumns, which callers check with numberFault().
-// Triangular solves, LU and Cholesky take any size (factor_turns.h), general eigenvalues (eigen.h) and block factors (ldl.cpp) any constant one.
+// Factorisations: of small matrices (isSmall) one or two loop nests for each column, the same ones for all, of others loops of the program (turns.h).
+// Matrices are the last two dims of a tensor whose leading dims are a batch. Triangular solves, LU, Cholesky and QR take any size (factor_turns.h);
+// eigenvalues, singular values (symmetric_turns.h, eigen.h) and block factors (ldl.cpp) any constant one.
 #pragma once
 #include "lower/graph_to_loops/complex_val.h"
 #include "lower/graph_to_loops/op_call.h"
@@ -9,10 +9,11 @@ namespace neso::lower {
 
 constexpr int64_t kMostColumns = 64;
 
-/// Why these are no matrices of real or complex numbers to factor; empty when they are. The others: of any size, and of any that is a constant.
-std::string numberFault(const Tensor &a);
+/// Why these are no matrices of real or complex numbers to factor, of any size, or of any that is a constant; empty when they are.
 std::string anySizeFault(const Tensor &a);
 std::string anyConstSizeFault(const Tensor &a);
+/// Of constant sizes of at most kMostColumns.
+bool isSmall(const Tensor &a);
 /// The constant sizes of a matrix.
 inline int64_t rowsOf(const Tensor &a) { return a.size(-2).constValue(); }
 inline int64_t columnsOf(const Tensor &a) { return a.size(-1).constValue(); }
@@ -22,6 +23,8 @@ using MatrixFn = std::function<Val(BodyBuilder &, const Index &batch, Expr r, Ex
 /// A matrix of `rows` by `columns` for each element of `batch`, in a buffer.
 Tensor matrixOf(Lowering &ctx, DType t, const Sizes &batch, Expr rows, Expr columns, const MatrixFn &fn);
 Val elementOf(BodyBuilder &b, const Tensor &a, const Index &batch, Expr r, Expr c);
+/// In float64.
+Complex wide(BodyBuilder &b, Complex v);
 /// The same of matrices that may be complex.
 using NumberMatrixFn = std::function<Complex(BodyBuilder &, const Index &batch, Expr r, Expr c)>;
 Tensor numberMatrixOf(Lowering &ctx, DType t, const Sizes &batch, Expr rows, Expr columns, const NumberMatrixFn &fn);
@@ -56,6 +59,20 @@ private:
 /// can show.
 Tensor symmetricValues(const Tensor &a, DType t);
 
+/// Beside elements of about 1 a sum of squares (in float64) below this is none: numbers of type t, or squares, that are too small to have all their bits
+/// make no length.
+constexpr double kNoSquare = 0x1p-960;
+inline double leastSquare(DType t) { return toReal(t) == DType::F32 ? 0x1p-206 : kNoSquare; }
+
+/// Matrices divided by powers of two beside their largest elements: squares of elements neither overflow nor vanish.
+struct ScaledMatrix {
+  Tensor matrix;
+  Tensor factor; // [...] F64
+  explicit ScaledMatrix(const Tensor &a);
+  /// values [..., n] or a matrix [..., m, n], as they are of what was divided.
+  Tensor back(const Tensor &x) const;
+};
+
 /// Householder vectors below the diagonal and R above it, as LAPACK's geqrf has it, and their factors tau [..., min(m,
 /// n)].
 struct Reflectors {
@@ -71,6 +88,7 @@ Tensor solveMatrix(const Tensor &a, const Tensor &b);
 /// Singular values of matrices with no more columns than rows, largest first, and the right vectors as columns: a V = U S.
 struct Singular {
   Tensor values, v, av;
+  std::function<Tensor(Expr width)> left = {}; // the first columns of a whole basis of left vectors; empty: they follow from av
 };
 Singular singularOf(const Tensor &a);
 /// Norms by singular values: order 2, -2, or 'nuc' (order 0).

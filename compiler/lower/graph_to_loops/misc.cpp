@@ -179,7 +179,7 @@ static Tensors matrixNorm(OpCall &o) {
       if (d != wrap(dims[0], x.rank()) && d != wrap(dims[1], x.rank())) order.push_back(static_cast<int>(d));
     for (int64_t d : dims) order.push_back(static_cast<int>(wrap(d, x.rank())));
     Tensor m = permute(x, order);
-    if (std::string why = numberFault(m); !why.empty()) return o.fail(why);
+    if (std::string why = anyConstSizeFault(m); !why.empty()) return o.fail(why);
     if (rowsOf(m) == 0 || columnsOf(m) == 0) return p == -2 ? o.fail("an empty matrix has no least singular value") : Tensors{full(o.ctx, o.out().sizes, t, 0)};
     return {reshape(cast(spectralNorm(m, text == "nuc" ? 0 : static_cast<int>(p)), t), o.out().sizes)};
   }

@@ -1,4 +1,4 @@
-// Eigenvalues of symmetric matrices and singular values, by Jacobi's method in float64.
+// Eigenvalues of symmetric matrices and singular values, by Jacobi's method in float64; those of larger matrices are in symmetric_turns.h.
 //
 // A sweep visits every pair of columns once, in rounds of disjoint pairs (the order of a round-robin tournament), so
 // that one round is a few loop nests over the whole matrix: the rotations of all pairs, then their effect.
@@ -9,8 +9,12 @@
 #include <cmath>
 
 #include "lower/graph_to_loops/linalg.h"
+#include "lower/graph_to_loops/symmetric_turns.h"
 
 namespace neso::lower {
+
+/// Of more columns Jacobi's method takes more time than symmetric_turns.h.
+constexpr int64_t kMostRotated = 32;
 
 namespace {
 /// Sweeps after which nothing is left that results of type t can show, measured on matrices of 2 to 64 columns: random, orthogonal, of low rank, with
@@ -128,25 +132,6 @@ static Tensor symmetricOf(const Tensor &a0, bool upper, DType t) {
   });
 }
 
-namespace {
-/// Matrices divided by powers of two beside their largest elements: squares of elements neither overflow nor vanish.
-struct Scaled {
-  Tensor matrix;
-  Tensor factor; // [...] F64
-  explicit Scaled(const Tensor &a) {
-    auto size = [](const Tensor &x) { return unary(x, OpKind::Abs); };
-    const Tensor largest = amax(a.isComplex() ? binary(OpKind::Max, size(a.real()), size(a.imag())) : size(a), {-2, -1}, false);
-    factor = map(largest, [](Val v) { return where(v > 0.0 && v < HUGE_VAL, un(OpKind::Exp2, un(OpKind::Floor, un(OpKind::Log2, v))), num(v, 1)); }).realize();
-    matrix = numberMatrixOf(a.ctx(), a.dtype(), batchOf(a), a.size(-2), a.size(-1), [a, f = factor](BodyBuilder &b, const Index &i, Expr r, Expr c) { return numberOf(b, a, i, r, c) / f.at(b, i); });
-  }
-  /// values [..., n] or a matrix [..., m, n], as they are of what was divided.
-  Tensor back(const Tensor &x) const {
-    const size_t rank = factor.sizes().size();
-    return numbers(x.ctx(), x.dtype(), x.sizes(), [x, rank, f = factor](BodyBuilder &b, const Index &i) { return numberAt(b, x, i) * f.at(b, Index(i.begin(), i.begin() + static_cast<std::ptrdiff_t>(rank))); });
-  }
-};
-} // namespace
-
 /// R of a factorisation of a tall matrix, without the rows of zeros.
 static Tensor triangleOf(const Reflectors &h) {
   const Tensor &x = h.packed;
@@ -161,8 +146,12 @@ static Tensor triangleOf(const Reflectors &h) {
 static Eigen eigenOf(const Tensor &a0, bool upper) {
   Lowering &ctx = a0.ctx();
   int64_t n = rowsOf(a0);
-  const Scaled scaled(symmetricOf(a0, upper, wideType(a0)));
+  const ScaledMatrix scaled(symmetricOf(a0, upper, wideType(a0)));
   Tensor a = scaled.matrix;
+  if (n > kMostRotated) {
+    const HermitianEigen e = hermitianInTurns(a, true);
+    return {scaled.back(e.values), e.vectors};
+  }
   // a = Q R becomes R Q = Q^H a Q, twice.
   std::vector<Reflectors> before;
   for (int step = 0; step < 2; ++step) {
@@ -194,12 +183,47 @@ static Eigen eigenOf(const Tensor &a0, bool upper) {
   return {scaled.back(values), vectors};
 }
 
+/// A matrix Q1 L Q2^H. Of float32 the right vectors are those of L^H L, and L V, made orthonormal, are the left ones: what is lost is below the last bit
+/// of the largest value. In general L = U H, where H has the singular values as eigenvalues and vectors that Q2 turns into the right ones (Nakatsukasa and Higham:
+/// Stable and efficient spectral divide and conquer algorithms, SIAM J. Sci. Comput. 35, 2013). L's columns are ordered by magnitude, without
+/// which the iteration is not stable (it would ask for pivots).
+static Singular singularInTurns(const ScaledMatrix &scaled, const Reflectors &first, int64_t m, int64_t n, DType of) {
+  const Reflectors second = reflectorsOf(adjointOf(triangleOf(first)));
+  const bool squared = toReal(of) == DType::F32;
+  const Tensor r = source(adjointOf(triangleOf(second))), u = squared ? r : polarFactor(r);
+  const HermitianEigen e = hermitianInTurns(symmetricOf(matmul(adjointOf(u), r), false, r.dtype()), true);
+  const Tensor values = map(flip(e.values, {-1}), [squared](Val v) {
+                          const Val least = vmax(v, num(v, 0));
+                          return squared ? un(OpKind::Sqrt, least) : least;
+                        }).realize();
+  const Tensor v = source(flip(e.vectors, {-1}));
+  // Its columns are orthogonal but where L is singular: what the factorisation has there completes the basis.
+  const Reflectors h = reflectorsOf(matmul(u, v));
+  const Tensor basis = source(applyReflectors(h, identityMatrix(r, n, n), false)), diagonal = h.packed.real();
+  auto left = [=](Expr width) {
+    const Tensor embedded = numberMatrixOf(r.ctx(), r.dtype(), batchOf(r), m, width, [=](BodyBuilder &b, const Index &i, Expr row, Expr c) {
+      const Expr within = min(c, Expr(n - 1));
+      const Complex x = numberOf(b, basis, i, min(row, Expr(n - 1)), within);
+      const Val turned = elementOf(b, diagonal, i, within, within) < 0.0;
+      const Complex beside{b.cast(b.compare(OpKind::Eq, row, c), DType::F64), {}};
+      return where(b.compare(OpKind::Lt, c, n), where(b.compare(OpKind::Lt, row, n), where(turned, -x, x), Complex{num(x.re, 0), {}}), beside);
+    });
+    return applyReflectors(first, embedded, false);
+  };
+  const Tensor av = numbers(r.ctx(), r.dtype(), extended(extended(batchOf(r), m), n), [=, u = source(left(n))](BodyBuilder &b, const Index &i) {
+    return numberAt(b, u, i) * values.at(b, extended(Index(i.begin(), i.end() - 2), i.back()));
+  });
+  return {scaled.back(values), applyReflectors(second, v, false), scaled.back(av).realize(), left};
+}
+
 Singular singularOf(const Tensor &a0) {
   Lowering &ctx = a0.ctx();
   const int64_t m = rowsOf(a0), n = columnsOf(a0);
-  const Scaled scaled(cast(a0, wideType(a0)));
+  const ScaledMatrix scaled(cast(a0, wideType(a0)));
   // A matrix Q1 R1 with R1^H = Q2 R2: with R2^H v = u s, it turns Q2 v into Q1 u s.
-  const Reflectors first = reflectorsOf(scaled.matrix), second = reflectorsOf(adjointOf(triangleOf(first)));
+  const Reflectors first = reflectorsOf(scaled.matrix);
+  if (n > kMostRotated) return singularInTurns(scaled, first, m, n, a0.dtype());
+  const Reflectors second = reflectorsOf(adjointOf(triangleOf(first)));
   Tensor a = adjointOf(triangleOf(second)).realize();
   Tensor v = identityMatrix(a, n, n).realize();
   Sizes sizes = batchOf(a);
@@ -245,13 +269,15 @@ static Singular singularOfEither(const Tensor &a) {
   return singularOf(rowsOf(a) >= columnsOf(a) ? a : adjointOf(a));
 }
 
+static Tensor eigenvaluesOf(const Tensor &a, bool upper);
+
 /// The values alone, largest first. Of float32 they are the roots of the eigenvalues of a^T a, which is exact enough in
 /// float64: what it loses is below the last bit of the largest value in float32.
 static Tensor singularValues(const Tensor &a0) {
   if (a0.dtype() != DType::F32) return singularOfEither(a0).values;
   Tensor a = source(cast(rowsOf(a0) >= columnsOf(a0) ? a0 : transpose(a0, -2, -1), DType::F64));
   const int64_t n = columnsOf(a);
-  Tensor squares = symmetricValues(matmul(transpose(a, -2, -1), a).realize(), DType::F64);
+  Tensor squares = eigenvaluesOf(matmul(transpose(a, -2, -1), a), false);
   return remap(map(squares, [](Val v) { return un(OpKind::Sqrt, vmax(v, num(v, 0))); }), squares.sizes(),
                [n](const Index &i) {
                  Index from = i;
@@ -284,6 +310,7 @@ Tensor spectralNorm(const Tensor &a, int order) {
 /// Left vectors [m, width] of a tall matrix: a V / S, and where S vanishes or m is larger, whatever makes the basis
 /// whole.
 static Tensor leftVectors(const Singular &s, int64_t width) {
+  if (s.left) return s.left(width);
   int64_t m = rowsOf(s.av), n = columnsOf(s.av);
   Tensor values = s.values, av = s.av;
   Val (*tiny)(BodyBuilder &, const Tensor &, const Index &) = [](BodyBuilder &b, const Tensor &v, const Index &i) {
@@ -320,7 +347,7 @@ static Tensor leftVectors(const Singular &s, int64_t width) {
 static Tensors svdOp(OpCall &o) {
   bool old = o.node.target == "aten.svd.default";
   Tensor a = o.t(old ? "self" : "A");
-  if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = anyConstSizeFault(a); !why.empty()) return o.fail(why);
   bool tall = rowsOf(a) >= columnsOf(a),
        complete = old ? !o.flag("some", true) : o.flag("full_matrices", o.node.target == "aten.linalg_svd.default");
   Tensor x = tall ? a : adjointOf(a);
@@ -348,6 +375,10 @@ static Tensors svdOp(OpCall &o) {
 
 /// Eigenvalues of the symmetric or Hermitian matrix in one triangle of a, where nobody needs vectors.
 static Tensor eigenvaluesOf(const Tensor &a, bool upper) {
+  if (!isSmall(a)) {
+    const ScaledMatrix scaled(symmetricOf(a, upper, wideType(a)));
+    return scaled.back(hermitianInTurns(scaled.matrix, false).values);
+  }
   if (!a.isComplex()) return symmetricValues(symmetricOf(a, upper, DType::F64), a.dtype());
   if (!hasRealForm(a)) return eigenOf(a, upper).values;
   return everySecond(symmetricValues(realForm(symmetricOf(a, upper, DType::C128)), toReal(a.dtype())));
@@ -355,7 +386,7 @@ static Tensor eigenvaluesOf(const Tensor &a, bool upper) {
 
 static Tensors eighOp(OpCall &o) {
   Tensor a = o.t(o.has("A") ? "A" : "self");
-  if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = anyConstSizeFault(a); !why.empty()) return o.fail(why);
   if (columnsOf(a) == 0) {
     Tensors empty;
     for (size_t k = 0; k < o.outCount(); ++k) empty.push_back(full(o.ctx, o.out(k).sizes, o.out(k).dtype, 0));
@@ -403,7 +434,7 @@ static Tensor inverseFrom(const Singular &s, const Tensor &cut, bool tall) {
 
 static Tensors pseudoInverse(OpCall &o) {
   Tensor a = o.t("self");
-  if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = anyConstSizeFault(a); !why.empty()) return o.fail(why);
   if (rowsOf(a) == 0 || columnsOf(a) == 0) return {full(o.ctx, o.out().sizes, a.dtype(), 0)};
   if (o.flag("hermitian")) a = symmetricOf(a, false, a.dtype());
   bool tall = rowsOf(a) >= columnsOf(a);
@@ -413,7 +444,7 @@ static Tensors pseudoInverse(OpCall &o) {
 
 static Tensors rankOp(OpCall &o) {
   Tensor a = o.t(o.has("input") ? "input" : "self");
-  if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = anyConstSizeFault(a); !why.empty()) return o.fail(why);
   if (rowsOf(a) == 0 || columnsOf(a) == 0) return {full(o.ctx, o.out().sizes, DType::I64, 0)};
   if (o.flag("hermitian")) a = symmetricOf(a, false, a.dtype());
   Tensor values = singularOfEither(a).values, cut = cutoff(o, a, values);
@@ -422,7 +453,7 @@ static Tensors rankOp(OpCall &o) {
 
 static Tensors conditionOp(OpCall &o) {
   Tensor a = o.t("self");
-  if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = anyConstSizeFault(a); !why.empty()) return o.fail(why);
   if (rowsOf(a) == 0 || columnsOf(a) == 0) return {full(o.ctx, o.out().sizes, o.out().dtype, 0)};
   double p = o.has("p") && o.text("p").empty() ? o.number("p") : 2;
   if (!o.text("p").empty() || std::fabs(p) != 2) {
@@ -447,7 +478,7 @@ void addSpectral(OpTable &t) {
   t.add("linalg_svd.default _linalg_svd.default svd.default", svdOp);
   t.add("linalg_svdvals.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("A");
-    if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
+    if (std::string why = anyConstSizeFault(a); !why.empty()) return o.fail(why);
     return {cast(valuesAlone(a), o.out().dtype)};
   });
   t.add("linalg_eigh.default linalg_eigvalsh.default _linalg_eigh.default", eighOp);
@@ -469,12 +500,12 @@ void addSpectral(OpTable &t) {
       if (dims.size() != 2 || order.size() != a.sizes().size()) return o.fail("two dimensions make a matrix");
       a = permute(a, order);
     }
-    if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
+    if (std::string why = anyConstSizeFault(a); !why.empty()) return o.fail(why);
     return {reshape(cast(spectralNorm(a, 0), o.out().dtype), o.out().sizes)};
   });
   t.add("linalg_polar.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("A");
-    if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
+    if (std::string why = anyConstSizeFault(a); !why.empty()) return o.fail(why);
     if (rowsOf(a) < columnsOf(a) || columnsOf(a) == 0) return o.fail("only tall matrices are supported");
     Singular s = singularOf(a);
     // a = (U V^H) (V S V^H).
@@ -484,7 +515,7 @@ void addSpectral(OpTable &t) {
   });
   t.add("linalg_matrix_sqrth.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("self");
-    if (std::string why = numberFault(a); !why.empty()) return o.fail(why);
+    if (std::string why = anyConstSizeFault(a); !why.empty()) return o.fail(why);
     Eigen e = eigenOf(a, false);
     Tensor root = map(e.values, [](Val v) { return un(OpKind::Sqrt, v); });
     return {cast(matmul(mul(e.vectors, unsqueeze(root, root.rank() - 1)), adjointOf(e.vectors)), a.dtype())};

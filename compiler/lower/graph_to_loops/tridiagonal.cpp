@@ -46,7 +46,7 @@ struct Reflection {
   Val scale(BodyBuilder &b, const Index &batch) const {
     const Val l = length(b, batch), first = element(b, batch, b.indirect(step.value(b) + 1.0, n, false, false));
     const Val h = l * (l + un(OpKind::Abs, first));
-    return where(eq(h, 0.0), num(h, 0), 1.0 / h);
+    return where(tail.at(b, batch) < kNoSquare, num(h, 0), 1.0 / h);
   }
 };
 

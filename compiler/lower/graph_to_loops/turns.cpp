@@ -64,18 +64,19 @@ bool liesThere(const Tensor &x, const Tensor &to) {
 } // namespace
 
 Tensor rowOf(const Tensor &x, Expr c) { return select(x, 0, c); }
-void putRow(const Tensor &x, const Tensor &rows, Expr c) {
-  Lowering &ctx = rows.ctx();
-  auto one = [&](const Tensor &part, const Tensor &all) {
-    Strided w = *all.asStrided();
-    w.offset = w.offset + c * w.strides[0];
-    w.strides.erase(w.strides.begin());
-    ctx.store(part, w);
+void putAt(const Tensor &x, const Tensor &all, int64_t dim, Expr at) {
+  auto one = [&](const Tensor &part, const Tensor &whole) {
+    Strided to = *whole.asStrided();
+    const auto stride = to.strides.begin() + (dim < 0 ? dim + whole.rank() : dim);
+    to.offset = to.offset + at * *stride;
+    to.strides.erase(stride);
+    whole.ctx().store(part, to);
   };
-  if (!rows.isComplex()) return one(x, rows);
-  one(x.real(), rows.real());
-  one(x.imag(), rows.imag());
+  if (!all.isComplex()) return one(x, all);
+  one(x.real(), all.real());
+  one(x.imag(), all.imag());
 }
+void putRow(const Tensor &x, const Tensor &rows, Expr c) { putAt(x, rows, 0, c); }
 
 void putAll(Tensors from, const Tensors &to) {
   std::vector<std::set<BufferId>> reads;

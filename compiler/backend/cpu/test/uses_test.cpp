@@ -327,5 +327,79 @@ TEST(Uses, KeepsColumnsThatTakeMuchAndOfAChainOnlyItsEnd) {
   EXPECT_FALSE(uses.worthKeeping(resultOf("math.log", 8)));
 }
 
+/// Steps that each read a tensor at its own places and at others, `how`: by a gather, transposed, by the sums of a scan, or as another shape by reductions. Nothing but the last is stored.
+std::string chainOf(std::string_view how, int steps) {
+  std::string text = R"(tt.func public @f(%x: !tt.ptr<f32>, %v0: tensor<8x8xf32>, %at: tensor<8x8xi32>) {
+  %h = arith.constant dense<5.0e-01> : tensor<8x8xf32>
+)";
+  for (int i = 0; i < steps; ++i) {
+    auto line = [&](std::string_view code) { text += fmt::format("  {}\n", fmt::format(fmt::runtime(code), fmt::arg("i", i), fmt::arg("n", i + 1))); };
+    const std::string_view sum = "^bb0(%a: f32, %b: f32):\n  %c = arith.addf %a, %b : f32\n  ";
+    if (how == "gather") line("%w{i} = tt.gather %v{i}[%at] {{axis = 1 : i32}} : (tensor<8x8xf32>, tensor<8x8xi32>) -> tensor<8x8xf32>");
+    if (how == "trans") line("%w{i} = tt.trans %v{i} {{order = array<i32: 1, 0>}} : tensor<8x8xf32> -> tensor<8x8xf32>");
+    if (how == "scan") {
+      line("%w{i} = \"tt.scan\"(%v{i}) <{{axis = 1 : i32, reverse = false}}> ({{");
+      text += std::string(sum) + "tt.scan.return %c : f32\n";
+      line("}}) : (tensor<8x8xf32>) -> tensor<8x8xf32>");
+    }
+    if (how == "reduce") {
+      line("%q{i} = tt.reshape %v{i} : tensor<8x8xf32> -> tensor<4x2x8xf32>");
+      line("%r{i} = \"tt.reduce\"(%q{i}) <{{axis = 1 : i32}}> ({{");
+      text += std::string(sum) + "tt.reduce.return %c : f32\n";
+      line("}}) : (tensor<4x2x8xf32>) -> tensor<4x8xf32>");
+      line("%e{i} = tt.expand_dims %r{i} {{axis = 1 : i32}} : tensor<4x8xf32> -> tensor<4x1x8xf32>");
+      line("%b{i} = tt.broadcast %e{i} : tensor<4x1x8xf32> -> tensor<4x2x8xf32>");
+      line("%w{i} = tt.reshape %b{i} : tensor<4x2x8xf32> -> tensor<8x8xf32>");
+    }
+    line("%m{i} = arith.mulf %v{i}, %h : tensor<8x8xf32>");
+    line("%v{n} = arith.addf %m{i}, %w{i} : tensor<8x8xf32>");
+  }
+  return text + fmt::format("  %xs = tt.splat %x : !tt.ptr<f32> -> tensor<8x8x!tt.ptr<f32>>\n  tt.store %xs, %v{} : tensor<8x8x!tt.ptr<f32>>\n  tt.return\n}}\n", steps);
+}
+
+/// Else each step would double the work of all before it (gathers, transposes), or add to it once more what all of them take.
+TEST(Uses, KeepsWhatStepsOfAChainWouldComputeAgain) {
+  std::unique_ptr<MLIRContext> context = makeTileContext();
+  for (const std::string_view how : {"gather", "trans", "scan", "reduce"}) {
+    const std::string text = chainOf(how, 64);
+    Result<OwningOpRef<ModuleOp>> module = parseTile(text, "chain.ttir", context.get());
+    ASSERT_TRUE(module) << module.error().str() << text;
+    Uses uses;
+    int steps = 0, kept = 0, since = 0, longest = 0;
+    (*module)->walk([&](arith::AddFOp op) {
+      if (!isa<RankedTensorType>(op.getType())) return;
+      ++steps, ++since;
+      if (uses.mustKeep(op)) ++kept, since = 0;
+      longest = std::max(longest, since);
+    });
+    EXPECT_EQ(steps, 64) << how;
+    EXPECT_GT(kept, 4) << how;
+    EXPECT_LT(longest, 24) << how; // steps without one that is kept
+  }
+}
+
+/// A row of 64 logarithms of exponentials whose halves are added until `left` numbers are left: each step asks for what is before it at twice as many places.
+TEST(Uses, KeepsWhatHalvesWouldAskForPieceByPiece) {
+  auto keeps = [](int left) {
+    std::string text = "tt.func public @f(%x: !tt.ptr<f32>, %a: tensor<64xf32>) {\n  %e = math.exp %a : tensor<64xf32>\n  %v64 = math.log %e : tensor<64xf32>\n";
+    for (int n = 64; n > left; n /= 2)
+      text += fmt::format(R"(  %q{0} = tt.reshape %v{0} : tensor<{0}xf32> -> tensor<2x{1}xf32>
+  %t{0} = tt.trans %q{0} {{order = array<i32: 1, 0>}} : tensor<2x{1}xf32> -> tensor<{1}x2xf32>
+  %l{0}, %h{0} = tt.split %t{0} : tensor<{1}x2xf32> -> tensor<{1}xf32>
+  %v{1} = arith.addf %l{0}, %h{0} : tensor<{1}xf32>
+)", n, n / 2);
+    text += fmt::format("  %xs = tt.splat %x : !tt.ptr<f32> -> tensor<{0}x!tt.ptr<f32>>\n  tt.store %xs, %v{0} : tensor<{0}x!tt.ptr<f32>>\n  tt.return\n}}\n", left);
+    std::unique_ptr<MLIRContext> context = makeTileContext();
+    Result<OwningOpRef<ModuleOp>> module = parseTile(text, "halves.ttir", context.get());
+    EXPECT_TRUE(module) << text;
+    Uses uses;
+    bool kept = false;
+    (*module)->walk([&](Operation *op) { kept |= uses.isVirtual(op) && uses.mustKeep(op->getResult(0)); });
+    return kept;
+  };
+  EXPECT_TRUE(keeps(1));
+  EXPECT_FALSE(keeps(32)); // in whole vectors, each element once
+}
+
 } // namespace
 } // namespace neso::cpu::test
