@@ -232,70 +232,109 @@ Tensor secondRows(const Tensor &pivots) {
   return out;
 }
 
-/// Steps of sytrs or hetrs on the columns of x: L and D downwards, then L^T or L^H upwards.
+/// Steps of sytrs or hetrs on the columns of x, in place: L downwards, D, then L^T or L^H upwards.
 class Solver {
 public:
   Solver(const Tensor &packed, bool hermitian, const Tensor &pivots, const Tensor &x)
-      : a_(packed), pivots_(pivots), second_(secondRows(pivots)), x_(carry(x)), hermitian_(hermitian), n_(rowsOf(packed)) {}
+      : ctx_(x.ctx()), a_(packed), pivots_(pivots), second_(secondRows(pivots)), x_(carry(x)), batch_(batchOf(x)), columns_(x.size(-1)), hermitian_(hermitian), n_(rowsOf(packed)) {
+    for (Tensor &head : heads_) head = lower::place(ctx_, x_.dtype(), extended(batch_, columns_));
+  }
   Tensor solve() {
-    forTurns(x_.ctx(), n_, [this](Expr j) { step([=, this](BodyBuilder &b, const Index &i, Expr r, Expr c) { return down(b, i, r, c, j); }); });
-    forTurns(x_.ctx(), n_, [this](Expr turn) { up(n_ - 1 - turn); });
+    forTurns(ctx_, n_, [this](Expr j) { down(j); });
+    put(divided(), x_);
+    forTurns(ctx_, n_, [this](Expr turn) { up(n_ - 1 - turn); });
     return x_;
   }
 
 private:
-  void step(const NumberMatrixFn &fn) { put(numberMatrixOf(x_.ctx(), x_.dtype(), batchOf(x_), x_.size(-2), x_.size(-1), fn), x_); }
   Val isSecond(BodyBuilder &b, const Index &i, Expr j) const { return ne(second_.at(b, extended(i, j)), 0.0); }
-  Val isPair(BodyBuilder &b, const Index &i, Expr j) const { return pivots_.at(b, extended(i, j)) < 0.0; }
-  Val other(BodyBuilder &b, const Index &i, Expr j) const {
-    return b.cast(un(OpKind::Abs, pivots_.at(b, extended(i, j))), DType::I64) - 1.0;
+  Val isFirst(BodyBuilder &b, const Index &i, Expr j) const { return pivots_.at(b, extended(i, j)) < 0.0 && !isSecond(b, i, j); }
+  /// The block's last row and the one that it changes places with; j and j for the second of a block, which has done so already.
+  std::pair<Val, Val> places(BodyBuilder &b, const Index &i, Expr j) const {
+    const Val here = b.index(j), last = where(isFirst(b, i, j), b.index(min(j + 1, n_ - 1)), here);
+    const Val other = b.cast(un(OpKind::Abs, pivots_.at(b, extended(i, j))), DType::I64) - 1.0;
+    return {last, where(isSecond(b, i, j), here, other)};
   }
-  /// Row e of x after rows `at` and `other` changed places.
-  Complex exchanged(BodyBuilder &b, const Index &i, Expr e, Expr c, Val at, Val other) const {
-    const Val here = b.index(e);
-    return numberOf(b, x_, i, row(b, where(eq(here, at), other, where(eq(here, other), at, here)), n_), c);
-  }
-  Complex down(BodyBuilder &b, const Index &i, Expr r, Expr c, Expr j) const {
-    const Expr after = min(j + 1, n_ - 1);
-    const Val pair = isPair(b, i, j), at = where(pair, b.index(after), b.index(j)), p = other(b, i, j);
-    auto x = [&](Expr e) { return exchanged(b, i, e, c, at, p); };
-    auto a = [&](Expr y, Expr z) { return numberOf(b, a_, i, y, z); };
-    auto diagonal = [&](Expr y) { return hermitian_ ? Complex{a(y, y).re, {}} : a(y, y); };
-    const Complex here = x(r), xj = x(j), xa = x(after);
-    const Val isJ = b.compare(OpKind::Eq, r, j), isAfter = b.compare(OpKind::Eq, r, j + 1);
-    const Complex single = where(isJ, here / diagonal(j), where(b.compare(OpKind::Gt, r, j), here - a(r, j) * xj, here));
-    const Complex e = a(after, j), above = mirrored(e, hermitian_), f = diagonal(after) / e, g = diagonal(j) / above, product = f * g,
-                  whole = product - Complex{num(product.re, 1), {}}, u = xj / above, v = xa / e;
-    const Complex rest = here - a(r, j) * xj - a(r, after) * xa;
-    const Complex block = where(isJ, (f * u - v) / whole, where(isAfter, (g * v - u) / whole, where(b.compare(OpKind::Gt, r, j + 1), rest, here)));
-    return where(isSecond(b, i, j), numberOf(b, x_, i, r, c), where(pair, block, single));
-  }
-  /// Row j loses what the rows below its block have of it; then the rows of the block go back to where they were.
-  void up(Expr j) {
-    Sizes sizes = batchOf(x_);
-    sizes.push_back(x_.size(-1));
-    const Tensor along = sumOfNumbers(x_.ctx(), x_.dtype(), sizes, n_, [=, this](BodyBuilder &b, const Index &at, Expr k) {
-      const Index i(at.begin(), at.end() - 1);
-      const Val first = isPair(b, i, j) && !isSecond(b, i, j);
-      const Complex product = mirrored(numberOf(b, a_, i, k, j), hermitian_) * numberOf(b, x_, i, k, at.back());
-      const Val under = b.compare(OpKind::Gt, k, j) && !(first && b.compare(OpKind::Eq, k, j + 1));
-      return where(under, product, Complex{num(product.re, 0), {}});
-    });
-    step([=, this](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-      const Complex x = numberOf(b, x_, i, r, c);
-      return where(b.compare(OpKind::Eq, r, j), x - numberAt(b, along, extended(i, c)), x);
-    });
-    step([=, this](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-      const Val first = isPair(b, i, j) && !isSecond(b, i, j), second = isSecond(b, i, j);
-      const Val at = where(first, b.index(min(j + 1, n_ - 1)), b.index(j)), p = other(b, i, j);
-      return where(second, numberOf(b, x_, i, r, c), exchanged(b, i, r, c, at, p));
-    });
-  }
+  void down(Expr j);
+  void up(Expr j);
+  Tensor divided() const;
 
+  Lowering &ctx_;
   Tensor a_, pivots_, second_, x_;
+  Sizes batch_;
+  Expr columns_;
   bool hermitian_;
   int64_t n_;
+  // Rows j and j + 1 of x once they are exchanged.
+  Tensor heads_[2];
 };
+
+/// Rows change places; then those below the block lose what they have of it.
+void Solver::down(Expr j) {
+  const Expr after = min(j + 1, n_ - 1);
+  ctx_.storeMany(extended(batch_, columns_), [=, this](BodyBuilder &b, const Index &at) {
+    const Index i(at.begin(), at.end() - 1);
+    const auto [last, other] = places(b, i, j);
+    const Expr lastRow = row(b, last, n_), otherRow = row(b, other, n_);
+    const Complex atLast = numberOf(b, x_, i, lastRow, at.back()), atOther = numberOf(b, x_, i, otherRow, at.back());
+    auto now = [&](Expr e) {
+      const Val here = b.index(e);
+      return where(eq(here, last), atOther, where(eq(here, other), atLast, numberOf(b, x_, i, e, at.back())));
+    };
+    std::vector<Lowering::Placed> out;
+    place(out, heads_[0], at, now(j)), place(out, heads_[1], at, now(after));
+    place(out, x_, extended(extended(i, lastRow), at.back()), atOther), place(out, x_, extended(extended(i, otherRow), at.back()), atLast);
+    return out;
+  });
+  ctx_.storeMany(extended(extended(batch_, n_ - j), columns_), [=, this](BodyBuilder &b, const Index &at) {
+    const Index i(at.begin(), at.end() - 2);
+    const Expr r = j + at[at.size() - 2], c = at.back();
+    const Index to = extended(extended(i, r), c), column = extended(i, c);
+    const Complex here = numberAt(b, x_, to), single = here - numberOf(b, a_, i, r, j) * numberAt(b, heads_[0], column);
+    const Complex block = single - numberOf(b, a_, i, r, after) * numberAt(b, heads_[1], column);
+    const Val first = isFirst(b, i, j), above = b.compare(OpKind::Le, r, j) || (first && b.compare(OpKind::Eq, r, j + 1));
+    std::vector<Lowering::Placed> out;
+    place(out, x_, to, where(above || isSecond(b, i, j), here, where(first, block, single)));
+    return out;
+  });
+}
+
+/// D^-1 x.
+Tensor Solver::divided() const {
+  return numberMatrixOf(ctx_, x_.dtype(), batch_, n_, columns_, [*this](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+    const Val second = isSecond(b, i, r), here = b.index(r), begins = where(second, here - 1.0, here);
+    const Expr j = row(b, begins, n_), after = row(b, vmin(begins + 1.0, num(begins, static_cast<double>(n_ - 1))), n_);
+    auto diagonal = [&](Expr y) { return hermitian_ ? Complex{numberOf(b, a_, i, y, y).re, {}} : numberOf(b, a_, i, y, y); };
+    const Complex e = numberOf(b, a_, i, after, j), above = mirrored(e, hermitian_), f = diagonal(after) / e, g = diagonal(j) / above, product = f * g,
+                  whole = product - Complex{num(product.re, 1), {}}, u = numberOf(b, x_, i, j, c) / above, v = numberOf(b, x_, i, after, c) / e;
+    return where(second, (g * v - u) / whole, where(isFirst(b, i, r), (f * u - v) / whole, numberOf(b, x_, i, r, c) / diagonal(r)));
+  });
+}
+
+/// Row j loses what the rows below its block have of it; then the rows of the block go back to where they were.
+void Solver::up(Expr j) {
+  const Tensor along = sumOfNumbers(ctx_, x_.dtype(), extended(batch_, columns_), n_ - j, [=, this](BodyBuilder &b, const Index &at, Expr k) {
+    const Index i(at.begin(), at.end() - 1);
+    const Complex product = mirrored(numberOf(b, a_, i, j + k, j), hermitian_) * numberOf(b, x_, i, j + k, at.back());
+    const Val under = b.compare(OpKind::Gt, k, 0) && !(isFirst(b, i, j) && b.compare(OpKind::Eq, k, 1));
+    return where(under, product, Complex{num(product.re, 0), {}});
+  });
+  ctx_.storeMany(extended(batch_, columns_), [=, this](BodyBuilder &b, const Index &at) {
+    const Index i(at.begin(), at.end() - 1);
+    std::vector<Lowering::Placed> out;
+    place(out, x_, extended(extended(i, j), at.back()), numberOf(b, x_, i, j, at.back()) - numberAt(b, along, at));
+    return out;
+  });
+  ctx_.storeMany(extended(batch_, columns_), [=, this](BodyBuilder &b, const Index &at) {
+    const Index i(at.begin(), at.end() - 1);
+    const auto [last, other] = places(b, i, j);
+    const Expr lastRow = row(b, last, n_), otherRow = row(b, other, n_);
+    const Complex atLast = numberOf(b, x_, i, lastRow, at.back()), atOther = numberOf(b, x_, i, otherRow, at.back());
+    std::vector<Lowering::Placed> out;
+    place(out, x_, extended(extended(i, lastRow), at.back()), atOther), place(out, x_, extended(extended(i, otherRow), at.back()), atLast);
+    return out;
+  });
+}
 
 Tensors factorOp(OpCall &o) {
   const Tensor a = o.t("self");
