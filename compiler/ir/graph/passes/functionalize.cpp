@@ -316,6 +316,15 @@ static Result<ValueId> turnedWeight(const Model &m, functional::Functionalizer &
   return f.finalView(in.value);
 }
 
+/// A write to one element of an example that holds it several times changes all of them, and of any other tensor that a run may be given one.
+static Status writesToOnePlace(const Model &m) {
+  for (const Output &o : m.outputs)
+    for (const Input &in : m.inputs)
+      if (o.kind == Output::Kind::InputMutation && in.kind == Input::Kind::User && in.name == o.target && functional::Functionalizer::isRepeated(m.graph.value(in.value).type))
+        return fail(diag::MutationUnsupported, {}, "the model", fmt::format("its example of '{}' holds one place in memory as several elements (expand, unfold); export with an example that is contiguous()", in.name));
+  return Status::ok();
+}
+
 Status functionalize(Model &m) {
   Working stage("functionalisation");
   if (Status s = copyWriteBacks(m); !s) return s;
@@ -371,7 +380,7 @@ Status functionalize(Model &m) {
   std::vector<Argument> values;
   for (const Output &o : m.outputs) values.push_back(o.value);
   m.graph.outputs = std::move(values);
-  return Status::ok();
+  return writesToOnePlace(m);
 }
 
 } // namespace neso::graph

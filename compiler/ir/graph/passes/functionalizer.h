@@ -89,6 +89,13 @@ public:
   /// What the input's name shows at the end, where that is another view than at first.
   ValueId finalView(ValueId input) { return current(input); }
 
+  /// Whether elements of a tensor lie at one place, as those of what expand gives do.
+  static bool isRepeated(const TensorType &t) {
+    for (size_t d = 0; d < t.sizes.size(); ++d)
+      if (t.strides[d].isConst(0) && !t.sizes[d].isConst(0) && !t.sizes[d].isConst(1)) return true;
+    return allConst(t) && elementsMeet(t);
+  }
+
 private:
   ValueId object(ValueId id) const {
     const auto at = objects_.find(id);

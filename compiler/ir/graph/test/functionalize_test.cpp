@@ -264,6 +264,19 @@ TEST(Functionalize, WhatABranchMayHaveGivenBackIsNotWritten) {
   EXPECT_TRUE(functionalize(other.m));
 }
 
+TEST(Functionalize, AnInputWhoseExampleRepeatsElementsIsNotWritten) {
+  for (Expr stride : {Expr(0), Expr(6)}) {
+    Builder k;
+    k.m.graph.value(k.x).type.strides[0] = stride;
+    TensorType row = Builder::type({6});
+    ValueId first = k.op("aten.select.int", {k.x, int64_t(0), int64_t(0)}, row, "first");
+    k.output(k.op("aten.add_.Scalar", {first, int64_t(1)}, row, "add_"));
+    Status st = functionalize(k.m);
+    EXPECT_EQ(bool(st), !stride.isConst(0));
+    if (!st) EXPECT_EQ(st.error().diagnostics()[0].kind, diag::MutationUnsupported);
+  }
+}
+
 TEST(Functionalize, WhatHasNoFunctionalFormIsNamed) {
   Builder k;
   ValueId s = k.op("aten.sigmoid.default", {k.x}, Builder::type({4, 6}), "s");
