@@ -12,7 +12,7 @@ namespace neso::lower {
 DType accumulateType(DType t) {
   if (t == DType::F64) return t;
   if (isFloat(t)) return DType::F32;
-  if (t == DType::Bool) return DType::I32;
+  if (t == DType::Bool || t == DType::I8) return DType::I32;
   return t;
 }
 
@@ -545,7 +545,7 @@ void addMatmul(OpTable &t) {
   addProducts(t);
   addContractions(t);
   t.add("_int_mm.default", [](OpCall &o) -> Tensors {
-    return {matmul2(cast(o.t("self"), DType::I32), cast(o.t("mat2"), DType::I32), DType::I32)};
+    return {matmul2(o.t("self"), o.t("mat2"), DType::I32)};
   });
   t.add("cross.default linalg_cross.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("self"), b = o.t("other"), xs[] = {a, b};

@@ -165,6 +165,26 @@ LanePlace laneOf(Expr n, Expr k, Expr tiles) {
   return {{floorDiv(n, 8), floorDiv(pair, tiles * 8), mod(n, 8) * 4 + mod(inside, 4), floorDiv(mod(pair, tiles * 8), 16)}, floorDiv(inside, 4) * 4};
 }
 
+/// One row of x times such weights, a word at a time: of its eight numbers, which share a scale and a zero, and of x beside them the sums come first.
+Tensor rowByWords(OpCall &o, const Tensor &x, const Tensor &packed, const Tensor &parameters, Expr group) {
+  const Expr n = packed.sizes()[0] * 8, k = x.sizes()[1], half = packed.sizes()[3], words = half * 4;
+  const Tensor sums = o.ctx.reduce(loops::ReduceKind::Sum, DType::F32, {Expr(1), n}, {floorDiv(k, 8)}, [=](BodyBuilder &b, const Index &i, const Index &r) {
+    const Expr block = floorDiv(r[0], words), lane = floorDiv(mod(r[0], words), half), part = mod(r[0], half), first = block * (words * 8) + part * 32 + lane * 2;
+    const Val word = packed.at(b, {floorDiv(i[1], 8), block, mod(i[1], 8) * 4 + lane, part});
+    Val product, sum;
+    for (int64_t number = 0; number < 8; ++number) {
+      const int64_t pair = number / 2, odd = number % 2;
+      const Val of = b.cast(x.at(b, {i[0], first + (pair * 8 + odd)}), DType::F32);
+      const Val term = of * b.cast(fourBits(b, word, Expr(pair * 4 + odd * 16)), DType::F32);
+      product = number ? product + term : term, sum = number ? sum + of : of;
+    }
+    auto at = [&](int which) { return b.cast(parameters.at(b, {floorDiv(block * (words * 8) + part * 32, group), i[1], Expr(which)}), DType::F32); };
+    const Val scale = at(0);
+    return product * scale + sum * (at(1) - scale * 8.0);
+  })[0];
+  return cast(sums, o.out().dtype);
+}
+
 Tensors packForTensorCores(OpCall &o) {
   // Two numbers a byte, the first in the high bits.
   const Tensor q = source(o.t("self"));
@@ -192,6 +212,8 @@ Tensors productForTensorCores(OpCall &o) {
   if (!packed.sizes()[2].isConst(32) || !o.ctx.equal(packed.sizes()[1] * tiles * 16, k)) return o.fail("its weights are not packed for an operand of so many columns");
   const std::optional<Expr> group = groupOf(o, n, k, {{parameters, 2}});
   if (!group) return {};
+  // A word has numbers of 32 neighbours.
+  if (x.sizes()[0].isConst(1) && group->asConst() && *group->asConst() % 32 == 0) return {rowByWords(o, x, packed, parameters, *group)};
   const Number number = [=](BodyBuilder &b, Expr row, Expr column) {
     const LanePlace at = laneOf(row, column, tiles);
     return fourBits(b, packed.at(b, at.at), at.shift + mod(column, 2) * 16);

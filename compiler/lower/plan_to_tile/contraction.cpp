@@ -212,6 +212,9 @@ private:
 
   Value product(Val va, Val vb, Value acc) {
     Value sum = tb::dot(k_.b, k_.loc, va.v, vb.v, acc, k_.target.f32Products);
+    // Tensor cores keep about 14 bits of sums of 8-bit floats: so many elements of k are summed before they are added to the others in f32, as cuBLAS does it.
+    constexpr int kPartOf8BitSums = 128;
+    if (isFloat8(node_.body.ops[static_cast<size_t>(node_.lhs)].dtype)) sum.getDefiningOp()->setAttr("maxNumImpreciseAcc", k_.b.getI32IntegerAttr(kPartOf8BitSums));
     // Rows beyond the last are not stored: the backend need not compute them.
     sum.getDefiningOp()->setAttr(tb::kMaskedRowsUnusedAttr, k_.b.getUnitAttr());
     if (c_.validRows) sum.getDefiningOp()->setAttr(tb::kValidMAttr, k_.b.getI32IntegerAttr(static_cast<int32_t>(c_.validRows)));

@@ -91,6 +91,20 @@ void dropWidening(loops::ContractionSpec &node) {
   node.rhs = node.body.ops[static_cast<size_t>(node.rhs)].a;
 }
 
+/// The value that is only widened to be multiplied.
+loops::ValueIdx beforeWidening(const loops::Body &body, loops::ValueIdx i) {
+  while (body.ops[static_cast<size_t>(i)].kind == OpKind::Cast && isFloat(body.ops[static_cast<size_t>(i)].dtype)) i = body.ops[static_cast<size_t>(i)].a;
+  return i;
+}
+
+/// Floats of 8 bits that are exact in what they are multiplied in: tensor cores take them as they are.
+void dropWideningOf8Bits(loops::ContractionSpec &node) {
+  const loops::ValueIdx a = beforeWidening(node.body, node.lhs), b = beforeWidening(node.body, node.rhs);
+  const DType t = node.body.ops[static_cast<size_t>(a)].dtype;
+  if (t != node.body.ops[static_cast<size_t>(b)].dtype || !isFloat8(t)) return;
+  node.lhs = a, node.rhs = b;
+}
+
 /// A right operand of so many bytes stays in a core's second cache, or comes from the third fast enough: programs walk all of it for one block of rows
 /// before they turn to the next. A thread's share of a launch is then a run of rows, as it is in the kernels before and behind, and what it
 /// reads and writes lies in its own core's cache. Where blocks of rows are few, threads share them out better by columns.
@@ -216,7 +230,7 @@ DotSizes sizesOf(const DotTiling &c, const plan::Kernel &kernel, const Facts &fa
   const auto &node = kernel.nodes[0].get<loops::ContractionSpec>();
   return {usualSize(productOf(kernel.xRanges, c.batch), facts), usualSize(c.mSize, facts), usualSize(c.nSize, facts), usualSize(c.kSize, facts),
           itemSize(node.body.ops[static_cast<size_t>(node.lhs)].dtype), c.split, lies(node.body, node.lhs) && lies(node.body, node.rhs),
-          hasLongEpilogue(kernel)};
+          hasLongEpilogue(kernel), isFloat8(node.body.ops[static_cast<size_t>(node.lhs)].dtype)};
 }
 
 void chooseDotBlocks(DotTiling &c, const plan::Kernel &kernel, const Facts &facts, const TileTarget &target) {
@@ -247,11 +261,18 @@ void chooseUnpackedRows(DotTiling &c, const plan::Kernel &kernel) {
 std::optional<DotTiling> chooseDotTiling(plan::Kernel &kernel, const Facts &facts, const TileTarget &target) {
   auto &node = kernel.nodes[0].get<loops::ContractionSpec>();
   dropWidening(node);
+  if (target.threadBlocks) dropWideningOf8Bits(node);
+  auto typeOf = [&](loops::ValueIdx i) { return node.body.ops[static_cast<size_t>(i)].dtype; };
+  // A CPU multiplies whole numbers of 8 bits as wide ones.
+  if (!target.threadBlocks && node.accType == DType::I32 && typeOf(node.lhs) == DType::I8 && typeOf(node.rhs) == DType::I8)
+    for (loops::ValueIdx *operand : {&node.lhs, &node.rhs}) *operand = append(node.body, OpKind::Cast, DType::I32, *operand);
   DType a = node.body.ops[static_cast<size_t>(node.lhs)].dtype, b = node.body.ops[static_cast<size_t>(node.rhs)].dtype;
   bool dottable = a == b && (a == DType::F32 || a == DType::F16 || a == DType::BF16) && node.accType == DType::F32;
   dottable |= a == b && a == node.accType && a == DType::F64;
   // A CPU multiplies wide integers as it does f32.
   dottable |= !target.threadBlocks && a == b && a == node.accType && (a == DType::I32 || a == DType::I64);
+  // Tensor cores multiply numbers of 8 bits, too.
+  dottable |= target.threadBlocks && a == b && ((a == DType::I8 && node.accType == DType::I32) || (isFloat8(a) && node.accType == DType::F32));
   if (!dottable || kernel.rRanges.empty()) return std::nullopt;
 
   auto classify = [&](DotTiling &c) {
@@ -279,6 +300,8 @@ std::optional<DotTiling> chooseDotTiling(plan::Kernel &kernel, const Facts &fact
   if (!target.threadBlocks && productOf(kernel.xRanges, c.m).asConst().value_or(kFewRows + 1) <= kFewRows)
     dropNarrowing(node);
   size_t lastR = kernel.rRanges.size() - 1;
+  // A vector times a matrix that is computed from narrow weights: a product would compute each element for 16 rows of which one counts.
+  if (target.threadBlocks && c.m.empty() && !directLoad(node.body, node.rhs)) return std::nullopt;
   // A vector times a matrix whose rows run along k: as row sums it reads memory in order, without packing.
   if (c.m.empty() && unitStride(node.body, node.rhs, Symbol::inner(lastR)) &&
       facts.rangeOf(kernel.rRanges[lastR]).lo >= 16)

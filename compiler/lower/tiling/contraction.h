@@ -47,6 +47,9 @@ struct DotTiling {
 /// place in it, in terms of which packed weights are read.
 extern const Symbol kM, kN, kK, kBlockOfN, kLaneOfN;
 
+/// Floats that tensor cores multiply in 8 bits.
+inline bool isFloat8(DType t) { return t == DType::F8E4M3FN || t == DType::F8E5M2; }
+
 /// How to run the kernel's contraction with dots, or nullopt when it is better off as a plain reduction (no n, types
 /// whose products no target has, rows that are contiguous along k in a product with a vector). May swap the operands of the node.
 std::optional<DotTiling> chooseDotTiling(plan::Kernel &kernel, const Facts &facts, const TileTarget &target);

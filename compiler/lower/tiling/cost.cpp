@@ -128,7 +128,17 @@ void sortByCost(CostedBlocks &blocks) {
 } // namespace
 
 std::vector<DotBlock> dotBlocks(const TileTarget &target, const DotSizes &sizes) {
-  const auto [batch, m, n, k, itemBytes, split, stored, longEpilogue] = sizes;
+  const auto [batch, m, n, k, itemBytes, split, stored, longEpilogue, inParts] = sizes;
+  if (itemBytes == 1) {
+    // What is measured and estimated of 16 bits holds for as many bytes.
+    DotSizes wide = sizes;
+    wide.itemBytes = 2, wide.k = (k + 1) / 2;
+    std::vector<DotBlock> blocks = dotBlocks(target, wide);
+    constexpr int64_t kMostSumsInParts = 64; // of a thread
+    if (inParts) std::erase_if(blocks, [](const DotBlock &b) { return b.m * b.n > kMostSumsInParts * 32 * b.warps; });
+    for (DotBlock &b : blocks) b.k *= 2;
+    return blocks;
+  }
   CostedBlocks byCost;
   // Of equal ones the first: wide blocks ran faster than high ones.
   for (int64_t bm : itemBytes <= 2 ? std::array<int64_t, 4>{128, 64, 32, 16} : std::array<int64_t, 4>{64, 128, 32, 16})

@@ -47,6 +47,8 @@ struct DotSizes {
   bool stored = false;
   /// What is computed behind the sums takes tens of instructions each.
   bool longEpilogue = false;
+  /// Sums of 8-bit floats, which are added up in parts (plan_to_tile/contraction.cpp) that have registers of their own.
+  bool inParts = false;
 };
 /// All of them, the least expensive first.
 std::vector<DotBlock> dotBlocks(const TileTarget &target, const DotSizes &sizes);
