@@ -165,22 +165,35 @@ LanePlace laneOf(Expr n, Expr k, Expr tiles) {
   return {{floorDiv(n, 8), floorDiv(pair, tiles * 8), mod(n, 8) * 4 + mod(inside, 4), floorDiv(mod(pair, tiles * 8), 16)}, floorDiv(inside, 4) * 4};
 }
 
+/// 16 + q for the number at bit `at` of a word, F32: the number becomes the first bits of the mantissa, which takes no conversion.
+Val besideSixteen(BodyBuilder &b, Val word, int at) {
+  constexpr int kFirst = 19; // of those bits
+  constexpr int64_t kMantissa = 15 << kFirst, kSixteen = 0x41800000;
+  const Val there = at <= kFirst ? bin(OpKind::Shl, word, b.constantInt(DType::I32, kFirst - at)) : bin(OpKind::Shr, word, b.constantInt(DType::I32, at - kFirst));
+  return b.bitcast(bin(OpKind::Or, bin(OpKind::And, there, b.constantInt(DType::I32, kMantissa)), b.constantInt(DType::I32, kSixteen)), DType::F32);
+}
+
 /// One row of x times such weights, a word at a time: of its eight numbers, which share a scale and a zero, and of x beside them the sums come first.
 Tensor rowByWords(OpCall &o, const Tensor &x, const Tensor &packed, const Tensor &parameters, Expr group) {
   const Expr n = packed.sizes()[0] * 8, k = x.sizes()[1], half = packed.sizes()[3], words = half * 4;
+  // Memory as it lies, so that indices say that words of a row are neighbours.
+  const Sizes sizes = {packed.sizes()[0], packed.sizes()[1], Expr(8), words};
+  Strided flat = *packed.asStrided();
+  flat.strides = denseStrides(sizes);
+  const Tensor rows = Tensor::strided(o.ctx, packed.dtype(), sizes, flat);
   const Tensor sums = o.ctx.reduce(loops::ReduceKind::Sum, DType::F32, {Expr(1), n}, {floorDiv(k, 8)}, [=](BodyBuilder &b, const Index &i, const Index &r) {
-    const Expr block = floorDiv(r[0], words), lane = floorDiv(mod(r[0], words), half), part = mod(r[0], half), first = block * (words * 8) + part * 32 + lane * 2;
-    const Val word = packed.at(b, {floorDiv(i[1], 8), block, mod(i[1], 8) * 4 + lane, part});
+    const Expr block = floorDiv(r[0], words), inside = mod(r[0], words), first = block * (words * 8) + mod(inside, half) * 32 + floorDiv(inside, half) * 2;
+    const Val word = rows.at(b, {floorDiv(i[1], 8), block, mod(i[1], 8), inside});
     Val product, sum;
-    for (int64_t number = 0; number < 8; ++number) {
-      const int64_t pair = number / 2, odd = number % 2;
+    for (int number = 0; number < 8; ++number) {
+      const int pair = number / 2, odd = number % 2;
       const Val of = b.cast(x.at(b, {i[0], first + (pair * 8 + odd)}), DType::F32);
-      const Val term = of * b.cast(fourBits(b, word, Expr(pair * 4 + odd * 16)), DType::F32);
+      const Val term = of * besideSixteen(b, word, pair * 4 + odd * 16);
       product = number ? product + term : term, sum = number ? sum + of : of;
     }
-    auto at = [&](int which) { return b.cast(parameters.at(b, {floorDiv(block * (words * 8) + part * 32, group), i[1], Expr(which)}), DType::F32); };
+    auto at = [&](int which) { return b.cast(parameters.at(b, {floorDiv(first, group), i[1], Expr(which)}), DType::F32); };
     const Val scale = at(0);
-    return product * scale + sum * (at(1) - scale * 8.0);
+    return product * scale + sum * (at(1) - scale * 24.0);
   })[0];
   return cast(sums, o.out().dtype);
 }
@@ -213,7 +226,8 @@ Tensors productForTensorCores(OpCall &o) {
   const std::optional<Expr> group = groupOf(o, n, k, {{parameters, 2}});
   if (!group) return {};
   // A word has numbers of 32 neighbours.
-  if (x.sizes()[0].isConst(1) && group->asConst() && *group->asConst() % 32 == 0) return {rowByWords(o, x, packed, parameters, *group)};
+  const bool dense = packed.asStrided() && packed.asStrided()->strides == denseStrides(packed.sizes());
+  if (dense && x.sizes()[0].isConst(1) && group->asConst() && *group->asConst() % 32 == 0) return {rowByWords(o, x, packed, parameters, *group)};
   const Number number = [=](BodyBuilder &b, Expr row, Expr column) {
     const LanePlace at = laneOf(row, column, tiles);
     return fourBits(b, packed.at(b, at.at), at.shift + mod(column, 2) * 16);
