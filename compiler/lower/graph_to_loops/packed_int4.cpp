@@ -181,19 +181,25 @@ Tensor rowByWords(OpCall &o, const Tensor &x, const Tensor &packed, const Tensor
   Strided flat = *packed.asStrided();
   flat.strides = denseStrides(sizes);
   const Tensor rows = Tensor::strided(o.ctx, packed.dtype(), sizes, flat);
+  auto firstOf = [=](Expr word) {
+    const Expr inside = mod(word, words);
+    return floorDiv(word, words) * (words * 8) + mod(inside, half) * 32 + floorDiv(inside, half) * 2;
+  };
+  // x in the order of the words' numbers, neighbours of which are read together, and what lies beside a word added up: once, not for each row of weights.
+  const Tensor inOrder = Tensor::lazy(o.ctx, DType::F32, {Expr(8), floorDiv(k, 8)}, [=](BodyBuilder &b, const Index &i) {
+                           return b.cast(x.at(b, {Expr(0), firstOf(i[1]) + floorDiv(i[0], 2) * 8 + mod(i[0], 2)}), DType::F32);
+                         }).realize();
+  const Tensor beside = sum(inOrder, {0}, false, DType::F32);
   const Tensor sums = o.ctx.reduce(loops::ReduceKind::Sum, DType::F32, {Expr(1), n}, {floorDiv(k, 8)}, [=](BodyBuilder &b, const Index &i, const Index &r) {
-    const Expr block = floorDiv(r[0], words), inside = mod(r[0], words), first = block * (words * 8) + mod(inside, half) * 32 + floorDiv(inside, half) * 2;
-    const Val word = rows.at(b, {floorDiv(i[1], 8), block, mod(i[1], 8), inside});
-    Val product, sum;
+    const Val word = rows.at(b, {floorDiv(i[1], 8), floorDiv(r[0], words), mod(i[1], 8), mod(r[0], words)});
+    Val product;
     for (int number = 0; number < 8; ++number) {
-      const int pair = number / 2, odd = number % 2;
-      const Val of = b.cast(x.at(b, {i[0], first + (pair * 8 + odd)}), DType::F32);
-      const Val term = of * besideSixteen(b, word, pair * 4 + odd * 16);
-      product = number ? product + term : term, sum = number ? sum + of : of;
+      const Val term = inOrder.at(b, {Expr(number), r[0]}) * besideSixteen(b, word, number / 2 * 4 + number % 2 * 16);
+      product = number ? product + term : term;
     }
-    auto at = [&](int which) { return b.cast(parameters.at(b, {floorDiv(first, group), i[1], Expr(which)}), DType::F32); };
+    auto at = [&](int which) { return b.cast(parameters.at(b, {floorDiv(firstOf(r[0]), group), i[1], Expr(which)}), DType::F32); };
     const Val scale = at(0);
-    return product * scale + sum * (at(1) - scale * 24.0);
+    return product * scale + beside.at(b, {r[0]}) * (at(1) - scale * 24.0);
   })[0];
   return cast(sums, o.out().dtype);
 }
