@@ -128,6 +128,8 @@ def quantised():
         c("half_weights", half_weights, "f32 4x16", "f32 6x16", "f32 6"), c("half_weights_unbiased", lambda x, w: torch.ops.quantized.linear_dynamic_fp16_unpacked_weight(x, w, None), "f32 2x16", "f32 6x16"),
         c("whole_linear", whole_linear, "f32 4x16", "f32 6x16", "f32 6"),
         c("narrow_floats", narrow_floats, "f32 16x32", "f32 32x32", "f32 16x1 >0", "f32 1x32 >0", "bf16 32"),
+        c("narrow_floats_parts", narrow_floats, "f32 80x160", "f32 48x160", "f32 80x1 >0", "f32 1x48 >0", "bf16 48"),
+        c("whole_products", lambda a, b: (torch._int_mm(a, b), torch._int_mm(a, b.reshape(48, 64).t()), torch._int_mm(b.t(), a.t())), "i8 80x64", "i8 64x48"),
         c("narrow_floats_said", scaled_as_said, "f32 16x32", "f32 32x32", "f32 16x1 >0", "f32 1x32 >0", "bf16 32"),
         c("narrow_floats_tiles", scaled_by_blocks(32, "BlockWise1x32", "BlockWise1x32", tiles), "i8 3x160", "i8 144x160", "f32 3x5 >0", "f32 144x5 >0", written_out=True),
         c("narrow_floats_rows", scaled_by_blocks(128, "BlockWise1x128", "BlockWise1x128"), "i8 3x256", "i8 16x256", "f32 3x2 >0", "f32 16x2 >0", written_out=True),
@@ -236,6 +238,9 @@ def packed_int4():
             return aten._weight_int4pack_mm(x, w, 32, parameters), w
         return run
 
+    def row_for_tensor_cores(tiles):
+        return lambda x, q, parameters: for_tensor_cores(tiles)(torch.where(x > 2.2, float("inf"), x), q, parameters)[0]
+
     def with_zeros(x, words, scales, zeros):
         return aten._weight_int4pack_mm_with_scales_and_zeros(x, words, 32, scales, zeros)
 
@@ -252,6 +257,7 @@ def packed_int4():
         c("for_cpu_packed", lambda q: aten._convert_weight_to_int4pack_for_cpu(q & 15, 1), "i32 16x64"),
         c("for_cpu_stored", stored, "bf16 5x64", state=weights), c("for_cpu_infinite", infinite, "f32 5x64", state={**weights, "numbers": "f32 2x16x2"}), c("for_cpu_one_row", stored, "f32 1x64", state={**weights, "numbers": "f32 2x16x2"}), c("for_cpu_dynamic", for_cpu, "f32 5x64", *sixteen, dynamic=(rows, None, None), more=[("f32 31x64", *sixteen)]),
         *[c(f"tensor_cores_{tiles}", for_tensor_cores(tiles), "bf16 5x128", "i32 16x128", "bf16 4x16x2") for tiles in (2, 4, 8)],
+        *[c(f"tensor_cores_row_{tiles}", row_for_tensor_cores(tiles), "bf16 1x128", "i32 24x128", "bf16 4x24x2") for tiles in (2, 4, 8)],
         c("with_zeros", with_zeros, "bf16 5x64", words, "bf16 2x6", "i8 2x6"), c("with_zeros_f32", with_zeros, "f32 5x64", words, "f32 2x6", "i8 2x6"),
         c("quantised_rows", dynamic(64), "f32 5x64", "i32 6x64", "f32 6x1 >0", "f32 6"), c("quantised_rows_bf16", dynamic(64), "bf16 5x64", "i32 6x64", "f32 6x1 >0", "f32 6"),
         c("quantised_groups", dynamic(32), "f32 5x64", "i32 6x64", "bf16 6x2 >0", "f32 6"), c("quantised_unbiased", dynamic(32, False), "f32 5x64", "i32 6x64", "f32 6x2 >0", "f32 6"),

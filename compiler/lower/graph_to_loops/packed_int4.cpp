@@ -173,7 +173,7 @@ Val besideSixteen(BodyBuilder &b, Val word, int at) {
   return b.bitcast(bin(OpKind::Or, bin(OpKind::And, there, b.constantInt(DType::I32, kMantissa)), b.constantInt(DType::I32, kSixteen)), DType::F32);
 }
 
-/// One row of x times such weights, a word at a time: of its eight numbers, which share a scale and a zero, and of x beside them the sums come first.
+/// One row of x times such weights, a word at a time, whose eight numbers share a scale and a zero.
 Tensor rowByWords(OpCall &o, const Tensor &x, const Tensor &packed, const Tensor &parameters, Expr group) {
   const Expr n = packed.sizes()[0] * 8, k = x.sizes()[1], half = packed.sizes()[3], words = half * 4;
   // Memory as it lies, so that indices say that words of a row are neighbours.
@@ -185,21 +185,21 @@ Tensor rowByWords(OpCall &o, const Tensor &x, const Tensor &packed, const Tensor
     const Expr inside = mod(word, words);
     return floorDiv(word, words) * (words * 8) + mod(inside, half) * 32 + floorDiv(inside, half) * 2;
   };
-  // x in the order of the words' numbers, neighbours of which are read together, and what lies beside a word added up: once, not for each row of weights.
+  // x in the order of the words' numbers, neighbours of which are read together: once, not for each row of weights.
   const Tensor inOrder = Tensor::lazy(o.ctx, DType::F32, {Expr(8), floorDiv(k, 8)}, [=](BodyBuilder &b, const Index &i) {
                            return b.cast(x.at(b, {Expr(0), firstOf(i[1]) + floorDiv(i[0], 2) * 8 + mod(i[0], 2)}), DType::F32);
                          }).realize();
-  const Tensor beside = sum(inOrder, {0}, false, DType::F32);
   const Tensor sums = o.ctx.reduce(loops::ReduceKind::Sum, DType::F32, {Expr(1), n}, {floorDiv(k, 8)}, [=](BodyBuilder &b, const Index &i, const Index &r) {
     const Val word = rows.at(b, {floorDiv(i[1], 8), floorDiv(r[0], words), mod(i[1], 8), mod(r[0], words)});
-    Val product;
-    for (int number = 0; number < 8; ++number) {
-      const Val term = inOrder.at(b, {Expr(number), r[0]}) * besideSixteen(b, word, number / 2 * 4 + number % 2 * 16);
-      product = number ? product + term : term;
-    }
     auto at = [&](int which) { return b.cast(parameters.at(b, {floorDiv(firstOf(r[0]), group), i[1], Expr(which)}), DType::F32); };
-    const Val scale = at(0);
-    return product * scale + beside.at(b, {r[0]}) * (at(1) - scale * 24.0);
+    // Weights, not sums of numbers, are multiplied: what is infinite in x stays so.
+    const Val scale = at(0), zero = at(1) - scale * 24.0;
+    Val sum;
+    for (int number = 0; number < 8; ++number) {
+      const Val weight = besideSixteen(b, word, number / 2 * 4 + number % 2 * 16) * scale + zero, term = inOrder.at(b, {Expr(number), r[0]}) * weight;
+      sum = number ? sum + term : term;
+    }
+    return sum;
   })[0];
   return cast(sums, o.out().dtype);
 }
