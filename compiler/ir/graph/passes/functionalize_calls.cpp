@@ -1,6 +1,7 @@
 // Writes that have no functional form in PyTorch, or none that says enough: statistics of norms, tensors that change their size, users' kernels, operators
 // that are not PyTorch's.
 #include "ir/graph/passes/functionalizer.h"
+#include "ir/graph/passes/name_objects.h"
 
 namespace neso::graph::functional {
 
@@ -222,8 +223,9 @@ Status Functionalizer::ofCaller(Node &n) {
   forEachInput(n, [&](ValueId id) { tensors |= g_.value(id).kind == Value::Kind::Tensor; });
   forEachOutput(n, [&](ValueId id) { results |= g_.value(id).kind == Value::Kind::Tensor; });
   if (callers_.functional || !tensors) return Status::ok();
-  if (!results) return fail(diag::OpMayChange, n.loc, n.target, "returns nothing");
-  if (subgraph_) return fail(diag::OpMayChange, n.loc, n.target, "is in a branch or a loop");
+  // A script object may be what the call is for.
+  if (!results && !takesObject(n)) return fail(diag::OpMayChange, n.loc, n.target, "returns nothing");
+  if (!atTop_) return fail(diag::OpMayChange, n.loc, n.target, "is in a branch or a loop");
   n.args.insert(n.args.begin(), n.target);
   n.argNames.insert(n.argNames.begin(), "");
   n.target = kDoubtfulCall;
