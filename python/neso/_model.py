@@ -58,19 +58,23 @@ def _device(text):
 
 
 def _operators(path):
-    """The library of operators at `path`, which must stay loaded, and where its rows are."""
+    """The library of operators at `path`, which must stay loaded, and where its rows are: of operators, and of script objects (0: it has none)."""
     if path is None:
-        return None, 0
+        return None, 0, 0
     import ctypes
     # Without a folder the system would look elsewhere than here.
     path = os.path.join(".", os.fspath(path)) if os.sep not in os.fspath(path) else os.fspath(path)
     try:
         library = ctypes.CDLL(path)
-        return library, ctypes.addressof(ctypes.c_char.in_dll(library, "neso_ops"))
+        operators = ctypes.addressof(ctypes.c_char.in_dll(library, "neso_ops"))
     except OSError as e:
         raise InputError(f"'{path}' cannot be used as a library of operators: {e}", "E0816", "OP_LIBRARY") from None
     except ValueError:
         raise InputError(f"'{path}' cannot be used as a library of operators: it has no array neso_ops", "E0816", "OP_LIBRARY") from None
+    try:
+        return library, operators, ctypes.addressof(ctypes.c_char.in_dll(library, "neso_objects"))
+    except ValueError:
+        return library, operators, 0
 
 
 def _registered(name):
@@ -99,9 +103,9 @@ def _make_class():
             self._made_from = source, {"device": device if device is None else str(device), "threads": threads, "name": name, "arch": arch, "weights": weights, "check": check, "result": result,
                                        "cuda_driver": cuda_driver, "cublas": cublas, "op_library": op_library, "contexts": contexts, "stream": stream, "graph": graph}
             self.device = None if kind < 0 else f"cuda:{index}" if kind == 1 else ("cpu", "cuda", "null")[kind]
-            self._operators, operators = _operators(op_library)
+            self._operators, operators, objects = _operators(op_library)
             super().__init__(source=source, name=name, arch=arch, check=int(check), threads=threads, device=kind, device_index=index, constants=weights, driver=cuda_driver,
-                             cublas=cublas, operators=operators, resolver=_registered if op_library is None else None, contexts=contexts)
+                             cublas=cublas, operators=operators, resolver=_registered if op_library is None else None, contexts=contexts, objects=objects)
             self.info = self.describe()
             self.inputs, self.outputs = _values(self.info["inputs"]), _values(self.info["outputs"])
             self._result_type = _result_type(result)
@@ -313,7 +317,8 @@ def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None,
     result:  "torch" or "numpy": what results are made of; by default what the first tensor argument is; without one, torch's where torch is loaded
     cuda_driver, cublas: paths of CUDA's libraries, or "" for no cuBLASLt; by default where the runtime looks
     op_library: a shared library with the operators that the model calls and that are not PyTorch's (neso_ops, see neso.h); without it those
-             that torch has registered in this process are called
+             that torch has registered in this process are called. Script objects that the model uses come with it, too (neso_objects): where
+             forward takes one, a call passes None
     contexts: how many calls may run at once, each with memory for intermediate results of its own: more calls wait for their turn; 0: any
              number. Models that change buffers of their own run one at a time
     stream:  on a GPU, the CUDA stream that work is queued on: torch's, CuPy's, the number of a CUstream, or what has __cuda_stream__; by default
