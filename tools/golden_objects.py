@@ -96,11 +96,9 @@ class Inner(torch.nn.Module):
 
 
 class Objects(torch.nn.Module):
-    """both: the method with two results, which torch 2.15 cannot decompose."""
-
-    def __init__(self, both):
+    def __init__(self):
         super().__init__()
-        self.inner, self.both = Inner(), both
+        self.inner = Inner()
         self.scale = torch.nn.Parameter(torch.randn(5))
 
     def forward(self, t, x, z):
@@ -114,19 +112,21 @@ class Objects(torch.nn.Module):
         torch.ops.neso_test_objects.tally_into(y, t)
         with torch.no_grad():
             d = t.next(y.exp())
-        e, f = t.both(x, x.shape[0], 0.5, "word", z) if self.both else (x, z)
-        return a, b + 1, c, y, d.relu(), e, f, torch.ops.neso_test_objects.two(t, z, self.inner.tally), t.next(x) * 2
+        return a, b + 1, c, y, d.relu(), torch.ops.neso_test_objects.two(t, z, self.inner.tally), t.next(x) * 2
 
 
-class Branch(torch.nn.Module):
-    """An object in a branch, where it is the module's own attribute."""
+class Methods(torch.nn.Module):
+    """Methods alone: one with two results, which torch 2.15 cannot decompose, and arguments of several kinds."""
 
     def __init__(self):
         super().__init__()
         self.inner = Inner()
 
-    def forward(self, x, z):
-        return torch.cond(x.sum() > 0, lambda v: self.inner(v), lambda v: v * 2, (z,))
+    def forward(self, t, x, z):
+        a = self.inner((x @ z.t()).softmax(1) @ z)
+        self.inner.tally.add(x.shape[0])
+        b, c = t.both(x, x.shape[0], 0.5, "word", z)
+        return a, b, c * 2, self.inner(x) + t.next(z), self.inner(z).relu()
 
 
 def inputs(rows):
@@ -139,7 +139,7 @@ def write(folder, build):
     torch.manual_seed(7)
     rows = torch.export.Dim("rows", min=3, max=64)
     schemas = "\n".join(str(torch.ops.neso_test_objects.__getattr__(op).default._schema) for op in ("tallied", "tally_into", "two"))
-    models = {"objects": Objects(False).eval(), "methods": Objects(True).eval()}
+    models = {"objects": Objects().eval(), "methods": Methods().eval()}
     for name, model in models.items():
         program = torch.export.export(model, (tally(0.5), *inputs(4)), dynamic_shapes=(None, {0: rows}, {0: rows}), strict=False)
         neso_cases.save_program(program, folder / f"{name}.export.pt2", lean=True, extra_files={"neso_operators": schemas})
