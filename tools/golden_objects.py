@@ -144,7 +144,7 @@ def write(folder, build):
         program = torch.export.export(model, (tally(0.5), *inputs(4)), dynamic_shapes=(None, {0: rows}, {0: rows}), strict=False)
         neso_cases.save_program(program, folder / f"{name}.export.pt2", lean=True, extra_files={"neso_operators": schemas})
         if name == "objects":
-            neso_cases.save_program(program.run_decompositions(), folder / f"{name}.decomposed.pt2", lean=True)
+            neso_cases.save_program(program.run_decompositions(), folder / f"{name}.decomposed.pt2", lean=True, extra_files={"neso_operators": schemas})
     for count in (4, 9):
         given = inputs(count)
         neso_cases.write_safetensors(folder / f"objects.inputs.{count}.safetensors", {str(i + 1): t for i, t in enumerate(given)})

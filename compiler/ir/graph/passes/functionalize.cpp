@@ -23,6 +23,7 @@ Status Functionalizer::node(Node &n) {
       if (Status s = inside.run(); !s) return s;
       mayShare(n, inside.sharing());
     }
+  if (n.target == "higher_order.with_effects") nameOperands(n);
   if (n.target == "neso.launch_") return launch(n);
   if (isOfCaller(n.target)) {
     if (Status s = ofCaller(n); !s) return s;

@@ -206,6 +206,18 @@ Status Functionalizer::launch(Node &n) {
 
 /// Whether it is known what a call of an operator that is not PyTorch's changes. Where nothing says it, the call becomes a doubtful one, which is
 /// checked while the model runs.
+/// What is called in the order of a token gets its operands without names: an operator of the user's has them in its schema, or else numbers.
+void Functionalizer::nameOperands(Node &n) const {
+  const std::string *op = n.args.size() > 1 ? std::get_if<std::string>(&n.args[1]) : nullptr;
+  if (!op || !isOfCaller(*op)) return;
+  const auto known = callers_.schemas.find(*op);
+  n.argNames.resize(n.args.size());
+  for (size_t i = 0; i + 2 < n.args.size(); ++i) {
+    std::string &name = n.argNames[i + 2];
+    if (name.empty()) name = known != callers_.schemas.end() && i < known->second.args.size() ? known->second.args[i].name : std::to_string(i);
+  }
+}
+
 Status Functionalizer::ofCaller(Node &n) {
   auto known = callers_.schemas.find(n.target);
   if (known != callers_.schemas.end()) {

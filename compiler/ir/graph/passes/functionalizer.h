@@ -463,6 +463,7 @@ private:
   Status resizeOut(Node &n, const OpSchema &op, std::vector<ValueId> &targets);
   Status setTo(Node &n);
   Status launch(Node &n);
+  void nameOperands(Node &n) const;
   Status ofCaller(Node &n);
   Status changeByCaller(Node &n, const OpSchema &op);
 

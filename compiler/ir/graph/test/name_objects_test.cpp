@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/graph/ops.h"
+#include "ir/graph/passes/functionalize.h"
 #include "ir/graph/passes/name_objects.h"
 #include "ir/graph/passes/simplify.h"
 
@@ -100,6 +101,27 @@ TEST(NameObjects, MethodsInTheOrderOfTokens) {
   dropTokens(k.m);
   EXPECT_EQ(objectsOf(g), std::string(kClass) + "::find self=t; ");
   EXPECT_EQ(g.nodes[0].outputs.size(), 1u);
+}
+
+// The file names no operand of such a call.
+TEST(NameObjects, OperandsOfOperatorsInTheOrderOfTokens) {
+  for (const char *schema : {"", "mylib::op(__torch__.torch.classes.test.Table t, Tensor x) -> Tensor"}) {
+    Objects k;
+    if (*schema) k.m.extraFiles["neso_operators"] = schema;
+    Graph &g = k.m.graph;
+    const ValueId token = object(g, "token");
+    k.input(token, Input::Kind::Token, "token");
+    Node n;
+    n.name = "wrapped", n.target = "higher_order.with_effects";
+    n.args = {token, std::string("mylib.op.default"), objectNamed("t"), k.x};
+    n.argNames.resize(4);
+    n.outputs = {{object(g, "next")}, {g.addValue("y", row())}};
+    g.nodes.push_back(n);
+    ASSERT_EQ(k.refusal(), "");
+    ASSERT_TRUE(functionalize(k.m));
+    dropTokens(k.m);
+    EXPECT_EQ(g.nodes[0].argNames, *schema ? (std::vector<std::string>{"t", "x"}) : (std::vector<std::string>{"0", "1"}));
+  }
 }
 
 TEST(NameObjects, ASubGraphThatStandsWhereItIsCalledNamesThemItself) {
