@@ -27,7 +27,7 @@
 #define NESO_ARCHIVE_WEIGHT_FOLDER "data/weights/"
 /* Of plan.fbs. */
 #define NESO_PLAN_MAJOR 1
-#define NESO_PLAN_MINOR 12
+#define NESO_PLAN_MINOR 13
 
 #define NESO_ZIP_LOCAL 0x04034b50u
 #define NESO_ZIP_CENTRAL 0x02014b50u

@@ -168,6 +168,11 @@ void printText(const neso_model *m, bool constants) {
                symbol.hint > 0 ? fmt::format(", exported with {}", symbol.hint) : "");
   }
   for (int32_t i = 0; i < neso_model_op_count(m); ++i) fmt::print("calls {}, which --op-library brings\n", neso_model_op(m, i));
+  for (int32_t i = 0; i < neso_model_object_count(m); ++i) {
+    neso_object_info object{};
+    neso_model_object(m, i, &object);
+    fmt::print("uses the script object {} ({}), which --op-library brings\n", object.name, object.class_name);
+  }
   bool elsewhere = true;
   for (int32_t i = 0; i < neso_model_target_count(m); ++i) {
     neso_target_info t;

@@ -34,6 +34,7 @@ Status OpenModel::load(const std::string &path, neso_model_options options, cons
                        const std::vector<std::string> &kernels, bool updatable) {
   options.struct_size = sizeof options;
   options.ops = operators_.ops(), options.op_count = operators_.count();
+  options.objects = operators_.objects(), options.object_count = operators_.objectCount();
   if (path.size() > 4 && path.compare(path.size() - 4, 4, ".pt2") == 0) {
     Result<DeviceChoice::Code> code = device.code();
     if (!code) return code.takeError();

@@ -17,6 +17,8 @@ Status OpLibrary::open(const std::string &path) {
   ops_ = static_cast<const neso_op *>(dlsym(library, "neso_ops"));
   if (!ops_) return fail(diag::OpLibraryUnusable, {}, path, "it has no array neso_ops");
   for (count_ = 0; ops_[count_].name;) ++count_;
+  objects_ = static_cast<const neso_object *>(dlsym(library, "neso_objects"));
+  for (objectCount_ = 0; objects_ && objects_[objectCount_].name;) ++objectCount_;
   return Status::ok();
 }
 

@@ -385,6 +385,29 @@ TEST_F(Cli, OperatorsOfTheUsersDecideSizes) {
   EXPECT_NE(o.err.find("not given for cpu: neso_test::over:sizes, neso_test::over;"), std::string::npos) << o.err;
 }
 
+// Each call of an object counts, so that calls in another order, or left out, give other numbers.
+TEST_F(Cli, ScriptObjectsAreGivenToTheirOperators) {
+  const std::string both[][2] = {{"objects", "export"}, {"objects", "decomposed"}, {"methods", "export"}};
+  for (const auto &[model, form] : both) {
+    Outcome o = neso(fmt::format("compile {}{}.{}.pt2 -o m.neso", kExtern, model, form));
+    ASSERT_EQ(o.code, 0) << o.err;
+    o = neso("info m.neso");
+    EXPECT_NE(o.out.find("calls __torch__.torch.classes.neso_test_objects.Tally::next, which --op-library brings"), std::string::npos) << o.out;
+    EXPECT_NE(o.out.find("uses the script object inner.tally (__torch__.torch.classes.neso_test_objects.Tally), which --op-library brings\n"
+                         "uses the script object t (__torch__.torch.classes.neso_test_objects.Tally), which --op-library brings\n"),
+              std::string::npos) << o.out;
+    for (int rows : {4, 9}) {
+      o = neso(fmt::format("run m.neso --op-library {} --input {}objects.inputs.{}.safetensors -o out.safetensors", kOperators, kExtern, rows));
+      ASSERT_EQ(o.code, 0) << o.err;
+      expectOutputs(dir + "out.safetensors", fmt::format("{}{}.outputs.{}.safetensors", kExtern, model, rows), form);
+    }
+  }
+  Outcome o = neso(fmt::format("compile {}objects.export.pt2 -o x.pt2 --format aoti", kExtern));
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("error[E0706]"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("it is given or returns the script object 'inner.tally'"), std::string::npos) << o.err;
+}
+
 TEST_F(Cli, OperatorsOfTheUsersThatAreMissingOrFail) {
   ASSERT_EQ(neso(fmt::format("compile {}model.export.pt2 -o m.neso", kExtern)).code, 0);
   const std::string run = fmt::format("run m.neso --input {}inputs.4.safetensors -o x.safetensors", kExtern);

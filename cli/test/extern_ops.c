@@ -1,4 +1,4 @@
-// The operators of tools/golden_extern.py, as somebody who runs a package brings them: with the C interface alone.
+// The operators of tools/golden_extern.py and tools/golden_objects.py, as somebody who runs a package brings them: with the C interface alone.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -107,6 +107,77 @@ static neso_status over(void *user, const neso_op_call *call) {
   return NESO_OK;
 }
 
+// A script object: each call of one of its methods counts.
+typedef struct tally {
+  double scale;
+  int64_t calls;
+} tally;
+static tally inner = {2.0, 0}, given = {0.5, 0};
+#define TALLY "__torch__.torch.classes.neso_test_objects.Tally"
+
+static tally *object(const neso_op_call *call, const char *name) {
+  const neso_op_argument *a = argument(call, name);
+  if (!a || a->kind != NESO_OP_OBJECT || a->count != 1 || strcmp(a->texts[0], TALLY) != 0 || a->ints[0] >= call->object_count) return NULL;
+  return call->objects[a->ints[0]].object;
+}
+
+// out (op)= x * factor + number
+static void scaled(const neso_tensor *x, const neso_tensor *out, double factor, double number, int add) {
+  for (int64_t i = 0; i < out->sizes[0]; ++i)
+    for (int64_t j = 0; j < out->sizes[1]; ++j) {
+      float *to = (float *)out->data + i * out->strides[0] + j * out->strides[1];
+      *to = (float)((add ? *to : 0) + at(x, i, j) * factor + number);
+    }
+}
+
+static neso_status next(void *user, const neso_op_call *call) {
+  tally *self = object(call, "self");
+  const neso_op_argument *x = argument(call, "1");
+  if (!self || !x || x->kind != NESO_OP_TENSOR || call->argument_count != 2) return call->fail(call, "not called as the method is declared");
+  return scaled(&call->inputs[x->ints[0]], call->outputs, self->scale, (double)++self->calls, 0), NESO_OK;
+}
+
+static neso_status add(void *user, const neso_op_call *call) {
+  tally *self = object(call, "self");
+  const neso_op_argument *n = argument(call, "1");
+  if (!self || !n || n->kind != NESO_OP_INT || call->output_count != 0) return call->fail(call, "not called as the method is declared");
+  self->calls += n->ints[0];
+  return NESO_OK;
+}
+
+static neso_status both(void *user, const neso_op_call *call) {
+  tally *self = object(call, "self");
+  const neso_op_argument *x = argument(call, "1"), *n = argument(call, "2"), *f = argument(call, "3"), *word = argument(call, "4"), *y = argument(call, "5");
+  if (!self || !x || !n || !f || !word || !y || y->kind != NESO_OP_TENSOR || call->output_count != 2) return call->fail(call, "not called as the method is declared");
+  ++self->calls;
+  scaled(&call->inputs[x->ints[0]], &call->outputs[0], (double)n->ints[0], 0, 0);
+  scaled(&call->inputs[y->ints[0]], &call->outputs[0], 1, 0, 1);
+  scaled(&call->inputs[x->ints[0]], &call->outputs[1], 1, (double)strlen(word->texts[0]), 0);
+  return NESO_OK;
+}
+
+static neso_status tallied(void *user, const neso_op_call *call) {
+  tally *t = object(call, "t");
+  if (!t) return call->fail(call, "there is no object");
+  return scaled(call->inputs, call->outputs, t->scale - 1, (double)++t->calls, 0), NESO_OK;
+}
+
+static neso_status tally_into(void *user, const neso_op_call *call) {
+  tally *t = object(call, "t");
+  const neso_op_argument *x = argument(call, "x");
+  if (!t || !x) return call->fail(call, "there is no object");
+  return scaled(&call->inputs[x->ints[0]], &call->inputs[x->ints[0]], 1, (double)++t->calls, 0), NESO_OK;
+}
+
+static neso_status two(void *user, const neso_op_call *call) {
+  tally *a = object(call, "a"), *b = object(call, "b");
+  if (!a || !b || call->object_count != 2) return call->fail(call, "there are not two objects");
+  const double first = (double)++a->calls, second = (double)++b->calls;
+  return scaled(call->inputs, call->outputs, a->scale + b->scale, first + second, 0), NESO_OK;
+}
+
+const neso_object neso_objects[] = {{"inner.tally", &inner}, {"t", &given}, {NULL, NULL}};
+
 static int mixed;
 const neso_op neso_ops[] = {{"neso_test::mix", mix, &mixed, NESO_CPU},
                             {"neso_test::total", total, NULL, NESO_CPU},
@@ -114,4 +185,10 @@ const neso_op neso_ops[] = {{"neso_test::mix", mix, &mixed, NESO_CPU},
                             {"neso_test::push", push, NULL, NESO_CPU},
                             {"neso_test::over", over, NULL, NESO_CPU},
                             {"neso_test::over:sizes", over_sizes, NULL, NESO_CPU},
+                            {TALLY "::next", next, NULL, NESO_CPU},
+                            {TALLY "::add", add, NULL, NESO_CPU},
+                            {TALLY "::both", both, NULL, NESO_CPU},
+                            {"neso_test_objects::tallied", tallied, NULL, NESO_CPU},
+                            {"neso_test_objects::tally_into", tally_into, NULL, NESO_CPU},
+                            {"neso_test_objects::two", two, NULL, NESO_CPU},
                             {NULL, NULL, NULL, NESO_CPU}};

@@ -24,6 +24,7 @@
 #include "ir/graph/parse.h"
 #include "ir/graph/passes/autocast.h"
 #include "ir/graph/passes/functionalize.h"
+#include "ir/graph/passes/name_objects.h"
 #include "ir/graph/passes/simplify.h"
 #include "ir/graph/verify.h"
 #include "ir/graph/visit.h"
@@ -203,6 +204,8 @@ private:
     mark("user kernels");
     graph::writeOutAutocast(*model);
     if (targets_.all.empty() || !targets_.best().caps.threadBlocks) graph::strideAsOnCpus(*model);
+    // Script objects get the names under which whoever runs the model brings them.
+    if (Status s = graph::nameObjects(*model); !s) return s.takeError();
     // Values instead of memory: in-place operators and views of what they change disappear.
     if (Status s = graph::functionalize(*model); !s) return s.takeError();
     // Size arithmetic becomes expressions; what changes nothing, repeats or is unused goes before anything looks at it.

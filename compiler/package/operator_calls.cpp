@@ -79,6 +79,7 @@ private:
       const size_t colon = text.find(':');
       return only("as_device", fmt::format("{{\"type\": {}, \"index\": {}}}", jsonString(text.substr(0, colon)), colon == text.npos ? "null" : text.substr(colon + 1)));
     }
+    case Kind::Object: problem = fmt::format("the script object '{}', which PyTorch's loader does not pass on for a library", a.texts[0]); return "";
     }
     NESO_UNREACHABLE("unknown kind of argument");
   }

@@ -137,7 +137,7 @@ Offset<fbs::OpTensor> StepRows::row(const loops::ExternSpec::View &view) {
 /// Its tensors are added to the inputs, and named by their numbers there.
 Offset<fbs::OpArgument> StepRows::row(const loops::ExternSpec::Argument &argument, std::vector<Offset<fbs::OpTensor>> &inputs) {
   using Kind = loops::ExternSpec::Argument::Kind;
-  static_assert(static_cast<int>(Kind::Device) == static_cast<int>(fbs::OpArgumentKind::Device));
+  static_assert(static_cast<int>(Kind::Object) == static_cast<int>(fbs::OpArgumentKind::Object));
   std::vector<int32_t> ints;
   for (const loops::ExternSpec::View &view : argument.tensors) {
     ints.push_back(view.buffer.valid() ? static_cast<int32_t>(inputs.size()) : -1);

@@ -93,14 +93,19 @@ static PyObject *metadata_of(const neso_model *m) {
 
 static PyObject *operator_row(const neso_model *m, int32_t i) { return PyUnicode_FromString(neso_model_op(m, i)); }
 
+static PyObject *object_row(const neso_model *m, int32_t i) {
+  neso_object_info object;
+  return neso_model_object(m, i, &object) == NESO_OK ? Py_BuildValue("{ssss}", "name", object.name, "class", object.class_name) : NULL;
+}
+
 PyObject *describe_model(PyObject *object, PyObject *unused) {
   const neso_model *m = ((model_object *)object)->model;
   if (!m) return PyErr_SetString(PyExc_RuntimeError, "the model is not loaded"), NULL;
   neso_model_stats stats;
   neso_model_get_stats(m, &stats);
-  PyObject *out = Py_BuildValue("{sNsNsNsNsNsNsNsNsLsLsnsnsnsd}", "inputs", rows(m, neso_model_input_count(m), input_row), "outputs", rows(m, neso_model_output_count(m), output_row), "constants",
+  PyObject *out = Py_BuildValue("{sNsNsNsNsNsNsNsNsNsLsLsnsnsnsd}", "inputs", rows(m, neso_model_input_count(m), input_row), "outputs", rows(m, neso_model_output_count(m), output_row), "constants",
                                 rows(m, neso_model_constant_count(m), constant_row), "kernels", rows(m, neso_model_kernel_count(m), kernel_row), "targets",
-                                rows(m, neso_model_target_count(m), target_row), "dims", rows(m, neso_model_symbol_count(m), symbol_row), "operators", rows(m, neso_model_op_count(m), operator_row), "metadata", metadata_of(m), "steps",
+                                rows(m, neso_model_target_count(m), target_row), "dims", rows(m, neso_model_symbol_count(m), symbol_row), "operators", rows(m, neso_model_op_count(m), operator_row), "objects", rows(m, neso_model_object_count(m), object_row), "metadata", metadata_of(m), "steps",
                                 (long long)stats.step_count, "launches", (long long)stats.launch_count, "package_bytes", (Py_ssize_t)stats.package_bytes, "plan_bytes",
                                 (Py_ssize_t)stats.plan_bytes, "constant_bytes", (Py_ssize_t)stats.constant_bytes, "load_ms", stats.load_ms);
   const char *const texts[] = {"model", "producer", "in_spec", "out_spec"};

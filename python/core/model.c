@@ -404,18 +404,18 @@ static int make_first_slot(model_object *self) {
   return 0;
 }
 
-/* Model(source, name, arch, check, threads, device, device_index, constants, driver, cublas, operators, resolver, contexts): source is a path or the package's
+/* Model(source, name, arch, check, threads, device, device_index, constants, driver, cublas, operators, resolver, contexts, objects): source is a path or the package's
  * bytes; device -1: the package is only looked at, and no call can be made; operators is the address of an array of neso_op that ends with a
  * row without a name, and outlives the model; 0: none, then resolver, if it is not None, is asked for those that the model calls; contexts: the
- * most calls that run at once; 0: any number. */
+ * most calls that run at once; 0: any number; objects: as operators, of neso_object. */
 static int init_model(PyObject *object, PyObject *args, PyObject *kwargs) {
   model_object *self = (model_object *)object;
-  static char *keywords[] = {"source", "name", "arch", "check", "threads", "device", "device_index", "constants", "driver", "cublas", "operators", "resolver", "contexts", NULL};
-  unsigned long long operators = 0;
+  static char *keywords[] = {"source", "name", "arch", "check", "threads", "device", "device_index", "constants", "driver", "cublas", "operators", "resolver", "contexts", "objects", NULL};
+  unsigned long long operators = 0, objects = 0;
   PyObject *source, *constants = NULL, *resolver = Py_None;
   const char *name = NULL, *arch = NULL, *driver = NULL, *cublas = NULL;
   int check = 0, device = 0, contexts = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|zziiiiOzzKOi", keywords, &source, &name, &arch, &check, &self->threads, &device, &self->device_index, &constants, &driver, &cublas, &operators, &resolver, &contexts)) return -1;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|zziiiiOzzKOiK", keywords, &source, &name, &arch, &check, &self->threads, &device, &self->device_index, &constants, &driver, &cublas, &operators, &resolver, &contexts, &objects)) return -1;
   if (self->model) return PyErr_SetString(PyExc_RuntimeError, "the model is loaded already"), -1;
   self->driver = driver ? strdup(driver) : NULL;
   self->cublas = cublas ? strdup(cublas) : NULL;
@@ -423,6 +423,8 @@ static int init_model(PyObject *object, PyObject *args, PyObject *kwargs) {
   neso_model_options options = {.struct_size = sizeof options, .name = name, .arch = arch, .check = (neso_check)check, .look_only = device < 0, .for_device = device < 0 ? 0 : 1 + device};
   options.ops = (const neso_op *)(uintptr_t)operators;
   while (options.ops && options.ops[options.op_count].name) ++options.op_count;
+  options.objects = (const neso_object *)(uintptr_t)objects;
+  while (options.objects && options.objects[options.object_count].name) ++options.object_count;
   int failed = constants && constants != Py_None && read_constants(self, constants, &options);
   neso_status status = NESO_OK;
   if (!failed && PyUnicode_Check(source)) {

@@ -22,7 +22,7 @@ static PyObject *lend_all(const neso_tensor *tensors, int32_t count, const resul
 }
 
 /* Element k of an argument. `inputs`: the call's, as Python has them. */
-static PyObject *element(const neso_op_argument *a, int32_t k, PyObject *inputs) {
+static PyObject *element(const neso_op_call *call, const neso_op_argument *a, int32_t k, PyObject *inputs) {
   switch (a->kind) {
   case NESO_OP_NONE: return Py_NewRef(Py_None);
   case NESO_OP_TENSOR:
@@ -42,6 +42,8 @@ static PyObject *element(const neso_op_argument *a, int32_t k, PyObject *inputs)
   case NESO_OP_DTYPE:
   case NESO_OP_LAYOUT:
   case NESO_OP_MEMORY_FORMAT: return PyLong_FromLongLong((long long)a->ints[k]);
+  /* Those of a model whose operators are Python's are Python's too. */
+  case NESO_OP_OBJECT: return Py_NewRef((PyObject *)call->objects[a->ints[k]].object);
   }
   return PyErr_Format(PyExc_TypeError, "argument '%s' is of a kind that is not known here", a->name);
 }
@@ -50,11 +52,11 @@ static int is_list(neso_op_argument_kind kind) {
   return kind == NESO_OP_TENSORS || kind == NESO_OP_INTS || kind == NESO_OP_FLOATS || kind == NESO_OP_BOOLS || kind == NESO_OP_TEXTS;
 }
 
-static PyObject *value(const neso_op_argument *a, PyObject *inputs) {
-  if (!is_list(a->kind)) return element(a, 0, inputs);
+static PyObject *value(const neso_op_call *call, const neso_op_argument *a, PyObject *inputs) {
+  if (!is_list(a->kind)) return element(call, a, 0, inputs);
   PyObject *out = PyList_New(0);
   for (int32_t k = 0; out && k < a->count; ++k) {
-    PyObject *one = element(a, k, inputs);
+    PyObject *one = element(call, a, k, inputs);
     if (!one || PyList_Append(out, one)) Py_CLEAR(out);
     Py_XDECREF(one);
   }
@@ -71,7 +73,7 @@ static PyObject *arguments_of(const neso_op_call *call, PyObject *inputs) {
   PyObject *out = PyList_New(0);
   for (int32_t i = 0; out && i < call->argument_count; ++i) {
     const neso_op_argument *a = &call->arguments[i];
-    PyObject *v = value(a, inputs), *row = v ? Py_BuildValue("ssO", a->name, special(a->kind), v) : NULL;
+    PyObject *v = value(call, a, inputs), *row = v ? Py_BuildValue("ssO", a->name, special(a->kind), v) : NULL;
     if (!row || PyList_Append(out, row)) Py_CLEAR(out);
     Py_XDECREF(row);
     Py_XDECREF(v);

@@ -58,19 +58,33 @@ def _device(text):
 
 
 def _operators(path):
-    """The library of operators at `path`, which must stay loaded, and where its rows are."""
+    """The library of operators at `path`, which must stay loaded, and where its rows are: of operators, and of script objects (0: it has none)."""
     if path is None:
-        return None, 0
+        return None, 0, 0
     import ctypes
     # Without a folder the system would look elsewhere than here.
     path = os.path.join(".", os.fspath(path)) if os.sep not in os.fspath(path) else os.fspath(path)
     try:
         library = ctypes.CDLL(path)
-        return library, ctypes.addressof(ctypes.c_char.in_dll(library, "neso_ops"))
+        operators = ctypes.addressof(ctypes.c_char.in_dll(library, "neso_ops"))
     except OSError as e:
         raise InputError(f"'{path}' cannot be used as a library of operators: {e}", "E0816", "OP_LIBRARY") from None
     except ValueError:
         raise InputError(f"'{path}' cannot be used as a library of operators: it has no array neso_ops", "E0816", "OP_LIBRARY") from None
+    try:
+        return library, operators, ctypes.addressof(ctypes.c_char.in_dll(library, "neso_objects"))
+    except ValueError:
+        return library, operators, 0
+
+
+def _rows(objects):
+    """Script objects of this process as an array of neso_object, which the caller keeps."""
+    import ctypes
+
+    class Row(ctypes.Structure):
+        _fields_ = [("name", ctypes.c_char_p), ("object", ctypes.c_void_p)]
+
+    return (Row * (len(objects) + 1))(*((name.encode(), id(o)) for name, o in objects.items()))
 
 
 def _registered(name):
@@ -90,18 +104,25 @@ def _make_class():
         is queued on (unless the model itself has an argument of that name)."""
 
         def __init__(self, source, *, device="cpu", threads=0, name=None, arch=None, weights=None, check=False, result=None, cuda_driver=None, cublas=None, op_library=None,
-                     contexts=0, stream=None, graph=None):
+                     contexts=0, stream=None, graph=None, objects=None):
             kind, index = _device(device)
             if not isinstance(contexts, int) or isinstance(contexts, bool) or not 0 <= contexts <= 65536:
                 raise InputError(f"contexts is how many calls may run at once, 0 (any number) to 65536, not {contexts!r}")
             if graph not in (None, "static"):
                 raise InputError(f"graph is None or 'static', not {graph!r}")
             self._made_from = source, {"device": device if device is None else str(device), "threads": threads, "name": name, "arch": arch, "weights": weights, "check": check, "result": result,
-                                       "cuda_driver": cuda_driver, "cublas": cublas, "op_library": op_library, "contexts": contexts, "stream": stream, "graph": graph}
+                                       "cuda_driver": cuda_driver, "cublas": cublas, "op_library": op_library, "contexts": contexts, "stream": stream, "graph": graph, "objects": objects}
             self.device = None if kind < 0 else f"cuda:{index}" if kind == 1 else ("cpu", "cuda", "null")[kind]
-            self._operators, operators = _operators(op_library)
+            if objects and op_library is not None:
+                raise InputError("objects are for operators of this process: those of a library come with it, as its array neso_objects")
+            self._operators, operators, rows = _operators(op_library)
+            if objects:
+                import ctypes
+                # Rows and objects live as long as the model.
+                self._objects = _rows(objects), dict(objects)
+                rows = ctypes.addressof(self._objects[0])
             super().__init__(source=source, name=name, arch=arch, check=int(check), threads=threads, device=kind, device_index=index, constants=weights, driver=cuda_driver,
-                             cublas=cublas, operators=operators, resolver=_registered if op_library is None else None, contexts=contexts)
+                             cublas=cublas, operators=operators, resolver=_registered if op_library is None else None, contexts=contexts, objects=rows)
             self.info = self.describe()
             self.inputs, self.outputs = _values(self.info["inputs"]), _values(self.info["outputs"])
             self._result_type = _result_type(result)
@@ -301,7 +322,7 @@ def _load_again(source, options):
 
 
 def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None, check=False, result=None, cuda_driver=None, cublas=None,
-         op_library=None, contexts=0, stream=None, graph=None, copy_inputs=False):
+         op_library=None, contexts=0, stream=None, graph=None, copy_inputs=False, objects=None):
     """Loads a package: a path, bytes (or a memoryview), or what `neso.compile` gave.
 
     device:  "cpu", "cuda", "cuda:1"; None: the package, for whatever machine, is only described, and cannot be called
@@ -314,6 +335,8 @@ def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None,
     cuda_driver, cublas: paths of CUDA's libraries, or "" for no cuBLASLt; by default where the runtime looks
     op_library: a shared library with the operators that the model calls and that are not PyTorch's (neso_ops, see neso.h); without it those
              that torch has registered in this process are called
+    objects: the script objects (torchbind) that the model uses, by the names of model.info["objects"], for operators that torch has registered and
+             for methods; those of a library come with it (neso_objects). Where forward takes one, a call passes None
     contexts: how many calls may run at once, each with memory for intermediate results of its own: more calls wait for their turn; 0: any
              number. Models that change buffers of their own run one at a time
     stream:  on a GPU, the CUDA stream that work is queued on: torch's, CuPy's, the number of a CUstream, or what has __cuda_stream__; by default
@@ -341,7 +364,7 @@ def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None,
         raise InputError(f"neso.load takes a path, bytes or a neso.Package, not {type(source).__name__}; neso.compile makes one of a model")
     kind = ("Copying" if copy_inputs else "") + ("StaticModel" if graph == "static" else "Model")
     return __getattr__(kind)(source, device=device, threads=threads, name=name, arch=arch, weights=weights, check=check, result=result, cuda_driver=cuda_driver, cublas=cublas,
-                                op_library=op_library, contexts=contexts, stream=stream, graph=graph)
+                                op_library=op_library, contexts=contexts, stream=stream, graph=graph, objects=objects)
 
 
 def __getattr__(name):

@@ -12,17 +12,26 @@ _waiting = threading.local()
 
 
 def registered(name):
-    """A function(arguments, outputs, asked, stream) for "mylib::scale", "mylib::scale.out" or "mylib::scale:sizes"; None: torch has no such operator."""
+    """A function(arguments, outputs, asked, stream) for "mylib::scale", "mylib::scale.out" or "mylib::scale:sizes", or for a method of a script object,
+    "__torch__.torch.classes.mylib.Table::find"; None: torch has no such operator."""
     torch = sys.modules.get("torch")
     if torch is None:
         return None
     namespace, _, rest = name.removesuffix(_SIZES).partition("::")
     packet, _, overload = rest.partition(".")
+    if namespace.startswith("__torch__."):
+        return functools.partial(_call, torch, functools.partial(_method, rest))
     try:
         op = getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
     except AttributeError:
         return None
     return functools.partial(_sizes if name.endswith(_SIZES) else _call, torch, op)
+
+
+def _method(name, self, **arguments):
+    """What the object's method gives; arguments without names have their numbers."""
+    given = [arguments.pop(str(i)) for i in range(1, len(arguments) + 1) if str(i) in arguments]
+    return getattr(self, name)(*given, **arguments)
 
 
 def _object(torch, special, value):

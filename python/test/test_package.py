@@ -332,6 +332,58 @@ def test_operators_of_the_users_come_with_a_library():
             package.load(op_library=wrong)
 
 
+def test_script_objects_come_with_the_library_of_operators():
+    from pathlib import Path
+    library = Path(neso.__file__).parents[2] / "lib/libneso_test_ops.so"
+    if not library.exists():
+        pytest.skip("the operators of the tests are not built")
+    goldens = Path(__file__).parents[2] / "tests/goldens/extern"
+    package = neso.compile(goldens / "methods.export.pt2")
+    given, wanted = read_tensors(goldens / "objects.inputs.4.safetensors"), read_tensors(goldens / "methods.outputs.4.safetensors")
+    # The library's objects count their calls: they are as new in a process of their own.
+    model = package.load(op_library=library)
+    assert model.info["objects"] == [{"name": n, "class": "__torch__.torch.classes.neso_test_objects.Tally"} for n in ("inner.tally", "t")]
+    for at, result in enumerate(model(None, given["1"], given["2"])):
+        torch.testing.assert_close(result, wanted[str(at)])
+    again = model(None, given["1"], given["2"])
+    assert not torch.equal(again[0], wanted["0"])
+
+
+class Tally:
+    """As the class of tools/golden_objects.py."""
+
+    def __init__(self, scale):
+        self.scale, self.calls = scale, 0
+
+    def next(self, x):
+        self.calls += 1
+        return x * self.scale + self.calls
+
+    def both(self, x, n, f, word, y):
+        self.calls += 1
+        return x * n + y, x + len(word)
+
+    def add(self, n):
+        self.calls += n
+
+
+def test_script_objects_of_this_process():
+    from pathlib import Path
+    goldens = Path(__file__).parents[2] / "tests/goldens/extern"
+    package = neso.compile(goldens / "methods.export.pt2")
+    for rows in (4, 9):
+        given, wanted = read_tensors(goldens / f"objects.inputs.{rows}.safetensors"), read_tensors(goldens / f"methods.outputs.{rows}.safetensors")
+        objects = {"t": Tally(0.5), "inner.tally": Tally(2.0)}
+        for at, result in enumerate(package.load(objects=objects)(None, given["1"], given["2"])):
+            torch.testing.assert_close(result, wanted[str(at)])
+        assert objects["t"].calls == 2 and objects["inner.tally"].calls == 3 + rows
+    with pytest.raises(neso.Error, match=r"script objects that are not given: inner.tally \(__torch__.*Tally\), t \(") as missing:
+        package.load()(None, given["1"], given["2"])
+    assert missing.value.code == "E0849"
+    with pytest.raises(neso.InputError, match="those of a library come with it"):
+        package.load(objects=objects, op_library=__file__)
+
+
 def test_operators_that_torch_has_registered():
     """Without a library a model calls what torch.library has in this process: arguments of each kind, changes in place, sizes that the operator decides, its exceptions."""
     import importlib.util

@@ -34,7 +34,7 @@ neso_status create(neso_context *c, const neso_context_options *options) {
   c->memory.start(c->queue, c->options);
   NESO_TRY(c->binding.start(c->model->plan, c->queue, &c->memory, c->options));
   register_context(c);
-  return c->walker.start(c->model->plan, c->model->ops, c->queue, &c->memory, &c->binding, c->options);
+  return c->walker.start(c->model->plan, c->model->ops, c->model->objects, c->queue, &c->memory, &c->binding, c->options);
 }
 
 size_t held(const block &b) { return size_t(b.capacity); }

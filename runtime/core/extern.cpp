@@ -11,7 +11,7 @@ namespace {
 // A row's are given to operators where they lie.
 static_assert(sizeof(fbs::OpSize) == sizeof(neso_op_size) && offsetof(neso_op_size, dim) == sizeof(int32_t));
 // Both enumerations have one order.
-static_assert(int(fbs::OpArgumentKind::Texts) == NESO_OP_TEXTS && int(fbs::OpArgumentKind::MAX) == NESO_OP_DEVICE);
+static_assert(int(fbs::OpArgumentKind::Texts) == NESO_OP_TEXTS && int(fbs::OpArgumentKind::MAX) == NESO_OP_OBJECT);
 
 uint32_t size_of(const flatbuffers::Vector<int32_t> *v) { return v ? v->size() : 0; }
 uint32_t asked_count(const fbs::CallExtern *row) { return row->asked() ? row->asked()->size() : 0; }
@@ -32,6 +32,17 @@ neso_status check_tensor(const plan &p, const fbs::OpTensor *t, const char *op) 
   NESO_TRY(check_slots(p, t->sizes(), op));
   return check_slots(p, t->strides(), op);
 }
+
+// f(row) for each script object that an operator is given, in the order of the calls, repeats included.
+template <typename F> void for_each_object(const plan &program, F &&f) {
+  for (const step &s : program.steps) {
+    const auto *row = s.kind == fbs::Step::CallExtern ? static_cast<const fbs::CallExtern *>(s.row) : nullptr;
+    for (uint32_t i = 0; row && i < count(row->arguments()); ++i)
+      if (row->arguments()->Get(i)->kind() == fbs::OpArgumentKind::Object) f(s, row->arguments()->Get(i));
+  }
+}
+const char *name_of(const fbs::OpArgument *object) { return text(object->texts()->Get(0)); }
+const char *class_of(const fbs::OpArgument *object) { return text(object->texts()->Get(1)); }
 
 // What a run's failure is to say, set by neso_op_call::fail.
 struct failure {
@@ -59,6 +70,7 @@ neso_status check_call(const plan &p, const fbs::CallExtern *row) {
   for (uint32_t i = 0; i < count(row->arguments()); ++i) {
     const fbs::OpArgument *a = row->arguments()->Get(i);
     if (!known(a->kind(), fbs::OpArgumentKind::MAX)) return fail(NESO_PACKAGE_MALFORMED, "a call of '%s' has an argument of an unknown kind", op);
+    if (a->kind() == fbs::OpArgumentKind::Object && count(a->texts()) != 2) return fail(NESO_PACKAGE_MALFORMED, "a call of '%s' has a script object without a name", op);
     if (!is_list_of_tensors(a->kind())) {
       NESO_TRY(check_slots(p, a->ints(), op));
       continue;
@@ -91,7 +103,48 @@ bool is_first_call(const plan &program, const step &call) {
   return true;
 }
 
-neso_status extern_calls::start(const plan &program, const op_list &ops, queue *q, binding *b, void *user) {
+const fbs::OpArgument *used_object(const plan &program, int32_t index) {
+  const fbs::OpArgument *found = nullptr;
+  int32_t number = 0;
+  for_each_object(program, [&](const step &, const fbs::OpArgument *object) {
+    bool first = true, before = true;
+    for_each_object(program, [&](const step &, const fbs::OpArgument *other) {
+      before &= other != object;
+      first &= !before || strcmp(name_of(other), name_of(object)) != 0;
+    });
+    if (first && number++ == index) found = object;
+  });
+  return found;
+}
+
+neso_status extern_calls::find_objects(const object_list &given) {
+  size_t uses = 0;
+  for_each_object(*program_, [&](const step &, const fbs::OpArgument *) { ++uses; });
+  NESO_TRY(objects_.resize(uses));
+  NESO_TRY(first_object_.resize(size_t(program_->extern_count)));
+  size_t at = 0;
+  const step *call = nullptr;
+  for_each_object(*program_, [&](const step &s, const fbs::OpArgument *use) {
+    if (call != &s) first_object_[size_t(s.a)] = at;
+    call = &s;
+    neso_object &object = objects_[at++];
+    for (size_t k = 0; k < given.count && !object.name; ++k)
+      if (given.objects[k].name && strcmp(given.objects[k].name, name_of(use)) == 0) object = given.objects[k];
+  });
+  char missing[600] = "";
+  for (int32_t i = 0; const fbs::OpArgument *used = used_object(*program_, i); ++i) {
+    bool found = false;
+    for (const neso_object &o : objects_) found |= o.name && strcmp(o.name, name_of(used)) == 0;
+    const size_t length = strlen(missing);
+    if (!found) snprintf(missing + length, sizeof missing - length, "%s%s (%s)", length ? ", " : "", name_of(used), class_of(used));
+  }
+  if (*missing)
+    return fail(NESO_OBJECT_MISSING, "the model uses script objects that are not given: %s; give them in neso_model_options.objects, or to neso run as neso_objects in the library of --op-library",
+                missing);
+  return NESO_OK;
+}
+
+neso_status extern_calls::start(const plan &program, const op_list &ops, const object_list &objects, queue *q, binding *b, void *user) {
   program_ = &program;
   ops_ = ops;
   user_ = user;
@@ -113,7 +166,7 @@ neso_status extern_calls::start(const plan &program, const op_list &ops, queue *
     for (const auto *rows : {row->inputs(), row->outputs()})
       for (uint32_t i = 0; i < count(rows); ++i) needs += 2 * size_of(rows->Get(i)->sizes());
     for (uint32_t i = 0; i < count(row->arguments()); ++i) {
-      needs += size_of(row->arguments()->Get(i)->ints());
+      needs += row->arguments()->Get(i)->kind() == fbs::OpArgumentKind::Object ? 1 : size_of(row->arguments()->Get(i)->ints());
       strings += count(row->arguments()->Get(i)->texts());
     }
     const size_t both = count(row->inputs()) + count(row->outputs());
@@ -125,6 +178,7 @@ neso_status extern_calls::start(const plan &program, const op_list &ops, queue *
   if (*missing)
     return fail(NESO_OP_MISSING, "the model calls operators that are not given for %s: %s; give them in neso_model_options.ops, or to neso run by --op-library",
                 device_label(q->table->kind, q->on->index).text, missing);
+  NESO_TRY(find_objects(objects));
   NESO_TRY(tensors_.resize(tensors));
   NESO_TRY(arguments_.resize(arguments));
   NESO_TRY(numbers_.resize(numbers));
@@ -150,7 +204,9 @@ neso_status extern_calls::fill(const fbs::OpTensor *row, neso_tensor *out, int64
   return NESO_OK;
 }
 
-neso_status extern_calls::prepare(const fbs::CallExtern *row, neso_op_call *call) {
+neso_status extern_calls::prepare(const step &s, neso_op_call *call) {
+  const auto *row = static_cast<const fbs::CallExtern *>(s.row);
+  int32_t objects = 0;
   int64_t *numbers = numbers_.data();
   const char **texts = texts_.data();
   const uint32_t inputs = uint32_t(count(row->inputs())), outputs = uint32_t(count(row->outputs())), arguments = uint32_t(count(row->arguments()));
@@ -159,6 +215,12 @@ neso_status extern_calls::prepare(const fbs::CallExtern *row, neso_op_call *call
   for (uint32_t i = 0; i < arguments; ++i) {
     const fbs::OpArgument *a = row->arguments()->Get(i);
     neso_op_argument &out = arguments_[i];
+    if (a->kind() == fbs::OpArgumentKind::Object) {
+      out = {text(a->name()), NESO_OP_OBJECT, 1, numbers, nullptr, texts};
+      *numbers++ = objects++;
+      *texts++ = class_of(a);
+      continue;
+    }
     const uint32_t ints = size_of(a->ints()), floats = a->floats() ? a->floats()->size() : 0, strings = uint32_t(count(a->texts()));
     out = {text(a->name()), neso_op_argument_kind(a->kind()), int32_t(ints ? ints : floats ? floats : strings), numbers, floats ? a->floats()->data() : nullptr, texts};
     for (uint32_t k = 0; k < ints; ++k) *numbers++ = is_list_of_tensors(a->kind()) ? a->ints()->Get(k) : binding_->slots[size_t(a->ints()->Get(k))];
@@ -167,7 +229,8 @@ neso_status extern_calls::prepare(const fbs::CallExtern *row, neso_op_call *call
   const auto *sizes = row->asked() ? reinterpret_cast<const neso_op_size *>(row->asked()->Data()) : nullptr;
   *call = {sizeof *call,         text(row->op()), arguments_.data(),     int32_t(arguments),   tensors_.data(), int32_t(inputs),
            tensors_.data() + inputs, int32_t(outputs), queue_->table->kind, queue_->on->index, queue_->table->stream ? queue_->table->stream(queue_) : nullptr, note, nullptr,
-           row->call(), row->results(), sizes, int32_t(asked_count(row)), user_};
+           row->call(), row->results(), sizes, int32_t(asked_count(row)), user_,
+           objects ? objects_.data() + first_object_[size_t(s.a)] : nullptr, objects};
   return NESO_OK;
 }
 
@@ -175,7 +238,7 @@ neso_status extern_calls::run(const step &s) {
   if (!found_.size()) return NESO_OK;
   const auto *row = static_cast<const fbs::CallExtern *>(s.row);
   neso_op_call call;
-  NESO_TRY(prepare(row, &call));
+  NESO_TRY(prepare(s, &call));
   failure why{};
   call.failure = &why;
   const neso_op *op = found_[size_t(s.a)];

@@ -165,6 +165,19 @@ const char *neso_model_op(const neso_model *m, int32_t index) {
 }
 void neso_model_set_ops(neso_model *m, const neso_op *ops, size_t count) { m->ops = {ops, count}; }
 
+int32_t neso_model_object_count(const neso_model *m) {
+  int32_t count = 0;
+  while (used_object(m->plan, count)) ++count;
+  return count;
+}
+neso_status neso_model_object(const neso_model *m, int32_t index, neso_object_info *out) {
+  const fbs::OpArgument *object = index < 0 ? nullptr : used_object(m->plan, index);
+  if (!object) return bad_index("script object", index, size_t(neso_model_object_count(m)));
+  *out = {text(object->texts()->Get(0)), text(object->texts()->Get(1))};
+  return NESO_OK;
+}
+void neso_model_set_objects(neso_model *m, const neso_object *objects, size_t count) { m->objects = {objects, count}; }
+
 neso_status neso_model_solve_sizes(const neso_model *m, const char *const *names, const int64_t *values, size_t count,
                                    int64_t *out) {
   const plan &p = m->plan;

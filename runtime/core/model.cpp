@@ -290,6 +290,7 @@ neso_status load(neso_model *m, const char *path, const neso_model_options *opti
   }
   m->look_only = o.look_only != 0;
   m->ops = {o.ops, o.op_count};
+  m->objects = {o.objects, o.object_count};
   NESO_TRY(m->files.open(m->bytes, m->size));
   const member *plan_file = nullptr;
   NESO_TRY(find_plan(*m, o.name, o.for_device, &plan_file));

@@ -30,6 +30,7 @@ struct neso_model {
   neso_rt::array<int32_t> input_dims, output_dims; // first element in dims
   double load_ms = 0;
   neso_rt::op_list ops;
+  neso_rt::object_list objects;
   bool incomplete = false; // constants are missing: runs need a set of weights
   mutable neso_rt::weight_state weights;
 

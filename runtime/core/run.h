@@ -19,7 +19,7 @@ inline constexpr int64_t kKeptBytes = 8;
 class walker {
 public:
   /// All borrowed, as long as it lives. Of the options: on_step, on_range, check_nan, time_steps, cuda_graphs, turn_limit.
-  neso_status start(const plan &program, const op_list &ops, queue *q, memory *m, binding *b, const neso_context_options &options);
+  neso_status start(const plan &program, const op_list &ops, const object_list &objects, queue *q, memory *m, binding *b, const neso_context_options &options);
   /// Frees what it has of the device.
   void release();
 

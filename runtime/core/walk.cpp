@@ -49,7 +49,7 @@ bool load_value(fbs::DType t, const char *p, int64_t *out) {
 
 } // namespace
 
-neso_status walker::start(const plan &program, const op_list &ops, queue *q, memory *m, binding *b, const neso_context_options &options) {
+neso_status walker::start(const plan &program, const op_list &ops, const object_list &objects, queue *q, memory *m, binding *b, const neso_context_options &options) {
   program_ = &program;
   queue_ = q;
   memory_ = m;
@@ -57,7 +57,7 @@ neso_status walker::start(const plan &program, const op_list &ops, queue *q, mem
   options_ = &options;
   if (options.time_steps && program.subplans.size())
     NESO_TRY(step_marks_.resize(size_t(program.subplans[0].end - program.subplans[0].begin) + 1));
-  NESO_TRY(externs_.start(program, ops, q, b, options.op_user));
+  NESO_TRY(externs_.start(program, ops, objects, q, b, options.op_user));
   if (options.check_nan) NESO_TRY(nans_.start(program, q, b));
   NESO_TRY(graph_key_.resize(b->bound_sizes.size() + b->addresses.size()));
   const int limit = options.cuda_graphs ? options.cuda_graphs : kGraphs;

@@ -12,12 +12,15 @@ namespace {
 struct WithOps {
   std::string bytes;
   std::vector<neso_op> ops;
+  std::vector<neso_object> objects;
   neso_model *model = nullptr;
   neso_context *context = nullptr;
   neso_status status = NESO_OK;
-  WithOps(B b, std::vector<neso_op> given, neso_context_options c = {}) : bytes(b.package()), ops(std::move(given)) {
+  WithOps(B b, std::vector<neso_op> given, neso_context_options c = {}, std::vector<neso_object> brought = {})
+      : bytes(b.package()), ops(std::move(given)), objects(std::move(brought)) {
     neso_model_options o = modelOptions();
     o.ops = ops.data(), o.op_count = ops.size();
+    o.objects = objects.data(), o.object_count = objects.size();
     status = neso_model_load_memory(bytes.data(), bytes.size(), &o, &model);
     if (status != NESO_OK) return;
     c.struct_size = sizeof c;
@@ -256,4 +259,114 @@ TEST(Extern, ImpossibleRowsAreRefused) {
     (void)x;
     EXPECT_STATUS(WithOps(std::move(b), {}).status, NESO_PACKAGE_MALFORMED, row.says);
   }
+}
+
+namespace {
+// An object of a class of the caller's: it says which of its calls a call is.
+class Tally {
+public:
+  explicit Tally(std::string name) : name_(std::move(name)) {}
+  void next(std::vector<std::string> &log) { log.push_back(name_ + std::to_string(++calls_)); }
+
+private:
+  std::string name_;
+  int calls_ = 0;
+};
+const char kClass[] = "__torch__.torch.classes.test.Tally";
+
+// y[1] = both(a, b), then next(b), next(a), next(b), which return nothing.
+B callsOfObjects() {
+  B b;
+  const int32_t bytes = b.constant(4);
+  b.input("x", {b.fixed(1)});
+  b.buffer(fbs::Location::Input, 0, bytes);
+  const int32_t y = b.buffer(fbs::Location::Output, 0, bytes);
+  b.output("y", y, b.slots({1}));
+  auto &fb = b.fb;
+  auto object = [&](const char *argument, const char *name) {
+    return fbs::CreateOpArgument(fb, fb.CreateString(argument), fbs::OpArgumentKind::Object, 0, 0, fb.CreateVector(std::vector{fb.CreateString(name), fb.CreateString(kClass)}));
+  };
+  auto number = fbs::CreateOpArgument(fb, fb.CreateString("n"), fbs::OpArgumentKind::Int, fb.CreateVector(b.slots({5})));
+  auto out = fbs::CreateOpTensor(fb, y, fbs::DType::F32, fb.CreateVector(b.slots({1})), fb.CreateVector(b.slots({1})));
+  b.step(fbs::Step::CallExtern, fbs::CreateCallExtern(fb, fb.CreateString("test::both"), 0, 0, fb.CreateVector(std::vector{out}),
+                                                      fb.CreateVector(std::vector{object("first", "layer.a"), number, object("second", "b")})));
+  for (const char *name : {"b", "layer.a", "b"})
+    b.step(fbs::Step::CallExtern, fbs::CreateCallExtern(fb, fb.CreateString(std::string(kClass) + "::next"), 0, 0, 0, fb.CreateVector(std::vector{object("self", name)})));
+  return b;
+}
+
+Tally *objectOf(const neso_op_call *call, const char *name) {
+  const neso_op_argument *a = argument(call, name);
+  const bool is = a && a->kind == NESO_OP_OBJECT && a->count == 1 && a->ints[0] >= 0 && a->ints[0] < call->object_count && std::string(a->texts[0]) == kClass;
+  return is ? static_cast<Tally *>(call->objects[a->ints[0]].object) : nullptr;
+}
+neso_status both(void *log, const neso_op_call *call) {
+  Tally *first = objectOf(call, "first"), *second = objectOf(call, "second");
+  if (!first || !second || call->object_count != 2 || argument(call, "n")->ints[0] != 5) return call->fail(call, "an object is missing");
+  auto &told = *static_cast<std::vector<std::string> *>(log);
+  first->next(told), second->next(told);
+  static_cast<float *>(call->outputs[0].data)[0] = 7;
+  return NESO_OK;
+}
+neso_status next(void *log, const neso_op_call *call) {
+  Tally *self = objectOf(call, "self");
+  if (!self) return call->fail(call, "an object is missing");
+  return self->next(*static_cast<std::vector<std::string> *>(log)), NESO_OK;
+}
+} // namespace
+
+TEST(Extern, ObjectsAreGivenToTheirCallsInOrder) {
+  std::vector<std::string> log;
+  Tally a("a"), b("b"), other("other");
+  const std::string method = std::string(kClass) + "::next";
+  WithOps m(callsOfObjects(), {{"test::both", both, &log, NESO_CPU}, {method.c_str(), next, &log, NESO_CPU}}, {}, {{"other", &other}, {"b", &b}, {"layer.a", &a}});
+  ASSERT_EQ(m.status, NESO_OK) << neso_error_text();
+  ASSERT_EQ(neso_model_object_count(m.model), 2);
+  neso_object_info info{};
+  for (const auto &[at, name] : {std::pair(0, "layer.a"), std::pair(1, "b")}) {
+    ASSERT_EQ(neso_model_object(m.model, at, &info), NESO_OK);
+    EXPECT_STREQ(info.name, name);
+    EXPECT_STREQ(info.class_name, kClass);
+  }
+  for (int32_t outside : {-1, 2}) EXPECT_NE(neso_model_object(m.model, outside, &info), NESO_OK);
+  Tensor x({1}, {1});
+  std::vector<neso_tensor> out(1);
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
+  EXPECT_EQ(log, (std::vector<std::string>{"a1", "b1", "b2", "a2", "b3", "a3", "b4", "b5", "a4", "b6"}));
+}
+
+TEST(Extern, ObjectsThatAreMissingAreNamedBeforeAnyRun) {
+  std::vector<std::string> log;
+  Tally a("a");
+  const std::string method = std::string(kClass) + "::next";
+  const std::vector<neso_op> ops{{"test::both", both, &log, NESO_CPU}, {method.c_str(), next, &log, NESO_CPU}};
+  EXPECT_STATUS(WithOps(callsOfObjects(), ops).status, NESO_OBJECT_MISSING,
+                "the model uses script objects that are not given: layer.a (__torch__.torch.classes.test.Tally), b (__torch__.torch.classes.test.Tally); give them");
+  EXPECT_STATUS(WithOps(callsOfObjects(), ops, {}, {{"a", &a}, {nullptr, &a}, {"layer.a", &a}}).status, NESO_OBJECT_MISSING, "not given: b (__torch__");
+  // Callers that were built before there were objects.
+  const std::string bytes = callsOfObjects().package();
+  neso_model_options old{};
+  old.struct_size = offsetof(neso_model_options, objects);
+  old.ops = ops.data(), old.op_count = ops.size();
+  const neso_object unseen[] = {{"layer.a", &a}, {"b", &a}};
+  old.objects = unseen, old.object_count = 2;
+  neso_model *model = nullptr;
+  ASSERT_EQ(neso_model_load_memory(bytes.data(), bytes.size(), &old, &model), NESO_OK) << neso_error_text();
+  neso_context *context = nullptr;
+  EXPECT_EQ(neso_context_create(model, nullptr, &context), NESO_OBJECT_MISSING);
+  neso_model_set_objects(model, unseen, 2);
+  EXPECT_EQ(neso_context_create(model, nullptr, &context), NESO_OK) << neso_error_text();
+  neso_context_free(context);
+  neso_model_free(model);
+  EXPECT_TRUE(log.empty());
+}
+
+TEST(Extern, ObjectsWithoutANameAreRefused) {
+  B b;
+  const int32_t bytes = b.constant(4);
+  b.input("x", {b.fixed(1)});
+  b.buffer(fbs::Location::Input, 0, bytes);
+  auto nameless = fbs::CreateOpArgument(b.fb, b.fb.CreateString("self"), fbs::OpArgumentKind::Object, 0, 0, b.fb.CreateVector(std::vector{b.fb.CreateString(kClass)}));
+  b.step(fbs::Step::CallExtern, fbs::CreateCallExtern(b.fb, b.fb.CreateString("test::next"), 0, 0, 0, b.fb.CreateVector(std::vector{nameless})));
+  EXPECT_STATUS(WithOps(std::move(b), {}).status, NESO_PACKAGE_MALFORMED, "has a script object without a name");
 }

@@ -88,6 +88,8 @@ private:
   ArgSchema type() {
     ArgSchema a;
     std::string t = word();
+    // Of a script object: __torch__.torch.classes.mylib.Table.
+    while (!t.empty() && eat(".")) t += "." + word();
     ok_ &= !t.empty();
     a.type = t == "Tensor"         ? ArgType::Tensor
              : t == "int"          ? ArgType::Int
@@ -264,6 +266,12 @@ bool isOfCaller(std::string_view target) {
   if (dot == std::string_view::npos || target.find('.', dot + 1) == std::string_view::npos || findOp(target)) return false;
   const std::string_view owner = target.substr(0, dot);
   return std::find(std::begin(kKnown), std::end(kKnown), owner) == std::end(kKnown) && !owner.starts_with("custom::");
+}
+
+bool isInlined(std::string_view target) {
+  return target == "higher_order.wrap_with_set_grad_enabled" || target == "higher_order.wrap_with_autocast" || target == "higher_order.hints_wrapper" ||
+         target == "higher_order.tag_activation_checkpoint" || target == "higher_order.invoke_subgraph" || target == "higher_order.strict_mode" ||
+         target == "higher_order.foreach_map" || target == "higher_order.invoke_quant_packed";
 }
 
 int opCount() { return static_cast<int>(kRowCount); }

@@ -68,6 +68,8 @@ std::optional<OpSchema> parseSchema(std::string_view text);
 bool isOfCaller(std::string_view target);
 /// The target of a call of such an operator of which nothing says whether it changes its operands: "lib.op.default" is its first argument.
 inline constexpr std::string_view kDoubtfulCall = "neso.doubtful_call";
+/// Calls of one sub-graph, which computes as if it stood there: what the call says beside is for training or for other compilers.
+bool isInlined(std::string_view target);
 /// The target of row i, [0, opCount()).
 std::string_view opTarget(int i);
 

@@ -1,5 +1,6 @@
 #include "ir/loops/access.h"
 
+#include <algorithm>
 #include <set>
 #include <type_traits>
 
@@ -228,6 +229,18 @@ std::vector<Symbol> definedBy(const Node &node) {
   if (const auto *region = node.as<RegionSpec>())
     for (const std::vector<Node> &block : region->blocks) forEachNode(block, add);
   return out;
+}
+
+bool usesObject(const ExternSpec &call) {
+  return std::any_of(call.arguments.begin(), call.arguments.end(), [](const ExternSpec::Argument &a) { return a.kind == ExternSpec::Argument::Kind::Object; });
+}
+
+bool usesObject(const Node &node) {
+  if (const auto *call = node.as<ExternSpec>()) return usesObject(*call);
+  bool found = false;
+  if (const auto *region = node.as<RegionSpec>())
+    for (const std::vector<Node> &block : region->blocks) forEachNode(block, [&](const Node &n) { found |= n.as<ExternSpec>() && usesObject(n); });
+  return found;
 }
 
 std::vector<Symbol> neededBy(const Program &program, const Node &node) {

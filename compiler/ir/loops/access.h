@@ -88,6 +88,11 @@ std::vector<Symbol> definedBy(const Node &node);
 /// touches. Indices of its loops are among them.
 std::vector<Symbol> neededBy(const Program &program, const Node &node);
 
+/// Whether the operator is given a script object, which a call may change: such calls stay in order, and each is made.
+bool usesObject(const ExternSpec &call);
+/// Whether the node is such a call, or one is in its region.
+bool usesObject(const Node &node);
+
 /// All that forEachAccess gives, in its order.
 std::vector<Access> accessesOf(const Node &node);
 /// The expressions that mapExprs would visit.

@@ -294,13 +294,13 @@ struct ExternSpec {
   };
   /// What the operator was called with, in the order and under the names of the model's file.
   struct Argument {
-    enum class Kind : uint8_t { None, Tensor, Int, Float, Bool, Text, DType, Tensors, Ints, Floats, Bools, Texts, Layout, MemoryFormat, Device };
+    enum class Kind : uint8_t { None, Tensor, Int, Float, Bool, Text, DType, Tensors, Ints, Floats, Bools, Texts, Layout, MemoryFormat, Device, Object };
     std::string name;
     Kind kind = Kind::None;
     std::vector<View> tensors;      // Tensor: one
     std::vector<Expr> ints;         // Int, Bool, DType, Layout, MemoryFormat: one
     std::vector<double> floats;
-    std::vector<std::string> texts;  // Device: one
+    std::vector<std::string> texts;  // Device: one; Object: what it is called, its class
   };
   /// What the operator returns, in order. Tensors: a list; Optional: a tensor that it might not have returned; None: that it did not; Other: no tensor.
   struct Result {

@@ -368,6 +368,7 @@ ExternSpec ProgramReader::externCall(Line &line) {
       case Kind::Floats: a.floats.push_back(line.real()); break;
       case Kind::Text:
       case Kind::Device:
+      case Kind::Object:
       case Kind::Texts: a.texts.push_back(line.quotedText()); break;
       }
     line.expect(")");

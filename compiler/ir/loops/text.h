@@ -33,8 +33,8 @@ inline constexpr std::array<std::string_view, 11> kNodes = {"pointwise", "reduct
                                                             "sort",      "attention", "user_kernel", "read",        "region",
                                                             "extern"};
 /// Of the arguments of an operator of the caller's.
-inline constexpr std::array<std::string_view, 15> kExternKinds = {"none", "tensor", "int",    "float", "bool",  "text",   "dtype",        "tensors",
-                                                                  "ints", "floats", "bools", "texts", "layout", "memory_format", "device"};
+inline constexpr std::array<std::string_view, 16> kExternKinds = {"none", "tensor", "int",    "float", "bool",  "text",   "dtype",        "tensors",
+                                                                  "ints", "floats", "bools", "texts", "layout", "memory_format", "device",  "object"};
 /// Of what it returns.
 inline constexpr std::array<std::string_view, 5> kExternResults = {"tensor", "tensors", "optional", "none", "other"};
 inline constexpr std::array<std::string_view, 2> kRegions = {"if", "while"};

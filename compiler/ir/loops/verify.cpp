@@ -441,6 +441,7 @@ public:
     for (const ExternSpec::Argument &a : s.arguments) {
       for (const ExternSpec::View &v : a.tensors) view(v, false);
       for (Expr e : a.ints) expr(n, e, {}, "argument");
+      if (a.kind == ExternSpec::Argument::Kind::Object && a.texts.size() != 2) breach("L7", n, "a script object has no name or no class");
     }
     for (const ExternSpec::View &v : s.outputs) view(v, true);
   }

@@ -10,6 +10,7 @@
 
 #include "base/diagnostics/graph.h"
 #include "base/rules.h"
+#include "ir/graph/ops.h"
 #include "ir/loops/access.h"
 #include "lower/graph_to_loops/cost.h"
 #include "lower/graph_to_loops/model_lowering.h"
@@ -450,7 +451,7 @@ bool ModelLowering::lowerCall(const graph::Graph &g, const graph::Node &node, Va
     const bool both = tensors && isLittleWork(*call->bodies[0]) && isLittleWork(*call->bodies[1]);
     return both ? chooseCond(g, *call, values) : branchCond(g, *call, values);
   }
-  if (!isInlined(node.target)) return lowerTurns(g, *call, values);
+  if (!graph::isInlined(node.target)) return lowerTurns(g, *call, values);
   return lowerInlined(g, node, *call->bodies[0], call->operands(), values);
 }
 

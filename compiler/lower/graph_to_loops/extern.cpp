@@ -2,6 +2,7 @@
 // model states, and write new ones, whose types the model states as well.
 #include "base/diagnostics/graph.h"
 #include "ir/graph/ops.h"
+#include "ir/loops/access.h"
 #include "lower/graph_to_loops/model_lowering.h"
 #include "lower/graph_to_loops/tensor_ops.h"
 
@@ -29,8 +30,9 @@ bool isExtern(const graph::Node &node) {
   return !node.launch && graph::isOfCaller(operatorOf(node));
 }
 
-/// "mylib.scale.default" is called mylib::scale, "mylib.scale.out" mylib::scale.out.
+/// "mylib.scale.default" is called mylib::scale, "mylib.scale.out" mylib::scale.out; a method of a script object has its name already.
 static std::string nameOf(std::string_view target) {
+  if (target.find("::") != target.npos) return std::string(target);
   const size_t dot = target.find('.');
   std::string name = fmt::format("{}::{}", target.substr(0, dot), target.substr(dot + 1));
   return name.ends_with(".default") ? name.substr(0, name.size() - 8) : name;
@@ -121,7 +123,7 @@ private:
   void take(ExternSpec::Argument &a, graph::Layout v) { a.kind = Kind::Layout, a.ints = {Expr(v.value)}; }
   void take(ExternSpec::Argument &a, const graph::Device &d) { a.kind = Kind::Device, a.texts = {d.index < 0 ? d.type : fmt::format("{}:{}", d.type, d.index)}; }
   void take(ExternSpec::Argument &, const graph::ComplexValue &) { refuse("a complex number"); }
-  void take(ExternSpec::Argument &, const graph::CustomObject &) { refuse("a script object"); }
+  void take(ExternSpec::Argument &a, const graph::CustomObject &o) { a.kind = Kind::Object, a.texts = {o.name, o.className}; }
   template <typename T> void take(ExternSpec::Argument &, const T &) { refuse("of a kind that is not passed on"); }
   void refuse(const char *what) { refusal = what; }
 
@@ -401,7 +403,7 @@ bool ModelLowering::lowerExtern(const graph::Graph &g, const graph::Node &node, 
       else if (const std::string why = externResult(g.value(id), id, spec, values); !why.empty())
         return refuse(node, why);
     }
-  if (spec.outputs.empty() && !changed)
+  if (spec.outputs.empty() && !changed && !loops::usesObject(spec))
     return refuse(node, "it returns nothing and changes none of its operands, so that no result needs it; leave it out");
   announce(spec.op, doubtful);
   const std::string op = spec.op;

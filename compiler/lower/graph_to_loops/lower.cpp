@@ -4,6 +4,7 @@
 
 #include "base/diagnostics/graph.h"
 #include "base/fault.h"
+#include "ir/graph/ops.h"
 #include "ir/graph/visit.h"
 #include "lower/graph_to_loops/cost.h"
 #include "lower/graph_to_loops/in_place.h"
@@ -48,14 +49,8 @@ bool isAssertion(const graph::Node &node) { return node.target == "aten._assert_
 
 } // namespace
 
-bool isInlined(std::string_view target) {
-  return target == "higher_order.wrap_with_set_grad_enabled" || target == "higher_order.wrap_with_autocast" || target == "higher_order.hints_wrapper" ||
-         target == "higher_order.tag_activation_checkpoint" || target == "higher_order.invoke_subgraph" || target == "higher_order.strict_mode" ||
-         target == "higher_order.foreach_map" || target == "higher_order.invoke_quant_packed";
-}
-
 bool isCall(std::string_view target) {
-  return isInlined(target) || target == "higher_order.cond" || target == "higher_order.while_loop" || target == "higher_order.while_loop_stack_output" ||
+  return graph::isInlined(target) || target == "higher_order.cond" || target == "higher_order.while_loop" || target == "higher_order.while_loop_stack_output" ||
          target == "higher_order.map_impl" ||
          target == "higher_order.scan" || target == "higher_order.associative_scan";
 }
@@ -195,7 +190,8 @@ void ModelLowering::addInputs() {
         p.kind = Kind::Float;
         id = addInputBuffer(in.name, loops::Buffer::Kind::ScalarInput, DType::F64, 1, position);
         values_[in.value.value] = Tensor::strided(ctx_, DType::F64, {}, {id, DType::F64, {}, 0});
-      } else if (v.kind == graph::Value::Kind::None) {
+      } else if (v.kind == graph::Value::Kind::None || v.kind == graph::Value::Kind::Object) {
+        // An object is not passed: it keeps its number among the inputs, as in the exported program.
         p.kind = Kind::None;
       }
       p.buffer = id;

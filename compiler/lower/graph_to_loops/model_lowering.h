@@ -124,8 +124,6 @@ bool isExtern(const graph::Node &node);
 /// What the node calls: its target, or of a call that is wrapped because of what it may change the operator inside.
 std::string_view operatorOf(const graph::Node &node);
 std::vector<graph::ValueId> flatOutputs(const graph::Node &node);
-/// Calls of one sub-graph, which computes as if it stood there: what it says beside is for training or for other compilers.
-bool isInlined(std::string_view target);
 /// Calls of sub-graphs.
 bool isCall(std::string_view target);
 

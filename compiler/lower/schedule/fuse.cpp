@@ -40,6 +40,7 @@ public:
     for (size_t g = 0; g < groups_.size(); ++g) level_.push_back(g);
     findDependences();
     findSymbolDependences();
+    keepObjectsInOrder();
     findUsers(shared);
   }
 
@@ -108,6 +109,15 @@ private:
         for (Symbol s : neededBy(program_, groups_[g].nodes[0].node))
           if (auto it = definer.find(s); it != definer.end()) edge(it->second, g);
       for (Symbol s : definedBy(groups_[g].nodes[0].node)) definer[s] = g;
+    }
+  }
+
+  void keepObjectsInOrder() {
+    size_t last = SIZE_MAX;
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      if (!usesObject(groups_[g].nodes[0].node)) continue;
+      if (last != SIZE_MAX) edge(last, g);
+      last = g;
     }
   }
 

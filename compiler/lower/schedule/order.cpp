@@ -1,5 +1,6 @@
 // Launch order for memory.
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "ir/plan/access.h"
@@ -116,6 +117,7 @@ std::vector<std::set<size_t>> followers(const plan::Plan &plan, const std::vecto
   std::vector<std::vector<size_t>> readers(plan.program.buffers.size());
   std::vector<std::vector<Writer>> writers(plan.program.buffers.size());
   SymbolMap<size_t> definer;
+  std::optional<size_t> object; // the last kernel that uses a script object
   for (size_t k : block) {
     std::set<size_t> reads, writes;
     for (const Node &n : plan.kernels[k].nodes)
@@ -128,6 +130,9 @@ std::vector<std::set<size_t>> followers(const plan::Plan &plan, const std::vecto
         for (Symbol s : neededBy(plan.program, n))
           if (auto it = definer.find(s); it != definer.end()) edge(it->second);
       for (Symbol s : definedBy(n)) definer[s] = k;
+      if (!usesObject(n)) continue;
+      if (object) edge(*object);
+      object = k;
     }
     for (size_t b : reads)
       for (const Writer &w : writers[b]) edge(w.kernel);

@@ -103,7 +103,11 @@ typedef struct neso_static_kernel {
  * neso_model_options, or an array of rows called neso_ops, ended by one without a name, in a library for `neso run --op-library`.
  * An operator that decides the sizes of its results has a second row, "mylib::scale:sizes": called before it with the same arguments, it fills
  * one row of I64 with those sizes, in the order of results and dimensions.
- * A row of the name "*" is called for every operator that has no row of its own. */
+ * A row of the name "*" is called for every operator that has no row of its own.
+ * A method of a script object (torchbind) is an operator of its class: "__torch__.torch.classes.mylib.Table::find", its first argument "self" the
+ * object, those without a name "1", "2", …. What such objects are is the caller's affair: a row of neso_object for each, in neso_model_options, or
+ * an array of rows called neso_objects, ended by one without a name, in the library of operators. Operators that are given objects are called in the
+ * order of the program, each as often as there, also where nobody reads what they return. */
 typedef enum neso_op_argument_kind {
   NESO_OP_NONE,
   NESO_OP_TENSOR, /* ints[0]: which of the call's inputs; -1: None */
@@ -119,7 +123,8 @@ typedef enum neso_op_argument_kind {
   NESO_OP_TEXTS,
   NESO_OP_LAYOUT,        /* ints[0]: the number that torch.export writes, as of MEMORY_FORMAT */
   NESO_OP_MEMORY_FORMAT,
-  NESO_OP_DEVICE         /* texts[0]: "cpu", "cuda:1" */
+  NESO_OP_DEVICE,        /* texts[0]: "cpu", "cuda:1" */
+  NESO_OP_OBJECT         /* ints[0]: which of the call's objects; texts[0]: its class */
 } neso_op_argument_kind;
 /* Dimension `dim` of tensor `result` of those that an operator returns. */
 typedef struct neso_op_size {
@@ -133,6 +138,11 @@ typedef struct neso_op_argument {
   const double *floats;
   const char *const *texts;
 } neso_op_argument;
+/* A script object of the model: an attribute of a module ("encoder.table"), or an argument of forward, by its name. */
+typedef struct neso_object {
+  const char *name;
+  void *object; /* what operators get; the runtime does not look at it */
+} neso_object;
 /* All borrowed during the call. */
 typedef struct neso_op_call {
   size_t struct_size;
@@ -155,6 +165,8 @@ typedef struct neso_op_call {
   const neso_op_size *asked; /* of a call for sizes: whose sizes its row wants, in order */
   int32_t asked_count;       /* 0: this is no call for sizes */
   void *op_user;             /* neso_context_options.op_user */
+  const neso_object *objects; /* as the caller gave them */
+  int32_t object_count;
 } neso_op_call;
 typedef struct neso_op {
   const char *name; /* "mylib::scale"; an overload with a name: "mylib::scale.out"; "*": those that no other row names */
@@ -184,6 +196,9 @@ typedef struct neso_model_options {
   size_t op_count;
   int32_t for_device; /* 0: not said; else 1 + the neso_device_kind that contexts will be made on. Of several models it chooses the only one with code
                        * for such devices, where `name` is NULL or "m" and they are called "m/…", as `neso compile --target cpu,cuda` does */
+  const neso_object *objects; /* script objects that the model uses, more are allowed; rows and objects borrowed as long as the model lives. A context
+                               * of a model that uses one which is not here cannot be made: NESO_OBJECT_MISSING */
+  size_t object_count;
 } neso_model_options;
 
 /* Opens a package. The file is mapped, not read; it must not be changed while the model lives. options may be NULL. */
@@ -298,6 +313,15 @@ NESO_API int32_t neso_model_op_count(const neso_model *model);
 NESO_API const char *neso_model_op(const neso_model *model, int32_t index);
 /* Gives them after the model was loaded, in place of neso_model_options.ops. Contexts that were made before keep those that they found. */
 NESO_API void neso_model_set_ops(neso_model *model, const neso_op *ops, size_t count);
+/* Script objects that the model uses (see neso_object), each once, in the order of their first uses. */
+typedef struct neso_object_info {
+  const char *name;
+  const char *class_name; /* "__torch__.torch.classes.mylib.Table" */
+} neso_object_info;
+NESO_API int32_t neso_model_object_count(const neso_model *model);
+NESO_API neso_status neso_model_object(const neso_model *model, int32_t index, neso_object_info *out_info);
+/* As neso_model_set_ops, in place of neso_model_options.objects. */
+NESO_API void neso_model_set_objects(neso_model *model, const neso_object *objects, size_t count);
 
 /* The sizes that all inputs take when the named sizes have the given values: for making inputs. Sizes that are not named take their hint,
  * else the least value of their range that is at least 2. out_sizes: the dimensions of all inputs, one input after the other. */

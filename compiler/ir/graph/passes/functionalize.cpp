@@ -19,10 +19,11 @@ Status Functionalizer::node(Node &n) {
     if (auto *sub = std::get_if<std::shared_ptr<Graph>>(&a)) {
       // Sub-graphs may be shared between copies of a node.
       *sub = std::make_shared<Graph>(**sub);
-      Functionalizer inside(**sub, callers_, true);
+      Functionalizer inside(**sub, callers_, true, atTop_ && isInlined(n.target));
       if (Status s = inside.run(); !s) return s;
       mayShare(n, inside.sharing());
     }
+  if (n.target == "higher_order.with_effects") nameOperands(n);
   if (n.target == "neso.launch_") return launch(n);
   if (isOfCaller(n.target)) {
     if (Status s = ofCaller(n); !s) return s;
@@ -330,7 +331,7 @@ Status functionalize(Model &m) {
   if (Status s = copyWriteBacks(m); !s) return s;
   Result<functional::Callers> callers = callersOf(m);
   if (!callers) return callers.takeError();
-  functional::Functionalizer f(m.graph, *callers, false);
+  functional::Functionalizer f(m.graph, *callers, false, true);
   // Weights that are the same view of one storage are one memory. Other views of one storage stay apart; a write to one
   // of them would be lost to those that overlap it, so it is refused (writesAreSeen).
   for (size_t i = 0; i < m.inputs.size(); ++i)

@@ -1,6 +1,7 @@
 // Writes that have no functional form in PyTorch, or none that says enough: statistics of norms, tensors that change their size, users' kernels, operators
 // that are not PyTorch's.
 #include "ir/graph/passes/functionalizer.h"
+#include "ir/graph/passes/name_objects.h"
 
 namespace neso::graph::functional {
 
@@ -205,6 +206,18 @@ Status Functionalizer::launch(Node &n) {
 
 /// Whether it is known what a call of an operator that is not PyTorch's changes. Where nothing says it, the call becomes a doubtful one, which is
 /// checked while the model runs.
+/// What is called in the order of a token gets its operands without names: an operator of the user's has them in its schema, or else numbers.
+void Functionalizer::nameOperands(Node &n) const {
+  const std::string *op = n.args.size() > 1 ? std::get_if<std::string>(&n.args[1]) : nullptr;
+  if (!op || !isOfCaller(*op)) return;
+  const auto known = callers_.schemas.find(*op);
+  n.argNames.resize(n.args.size());
+  for (size_t i = 0; i + 2 < n.args.size(); ++i) {
+    std::string &name = n.argNames[i + 2];
+    if (name.empty()) name = known != callers_.schemas.end() && i < known->second.args.size() ? known->second.args[i].name : std::to_string(i);
+  }
+}
+
 Status Functionalizer::ofCaller(Node &n) {
   auto known = callers_.schemas.find(n.target);
   if (known != callers_.schemas.end()) {
@@ -222,8 +235,9 @@ Status Functionalizer::ofCaller(Node &n) {
   forEachInput(n, [&](ValueId id) { tensors |= g_.value(id).kind == Value::Kind::Tensor; });
   forEachOutput(n, [&](ValueId id) { results |= g_.value(id).kind == Value::Kind::Tensor; });
   if (callers_.functional || !tensors) return Status::ok();
-  if (!results) return fail(diag::OpMayChange, n.loc, n.target, "returns nothing");
-  if (subgraph_) return fail(diag::OpMayChange, n.loc, n.target, "is in a branch or a loop");
+  // A script object may be what the call is for.
+  if (!results && !takesObject(n)) return fail(diag::OpMayChange, n.loc, n.target, "returns nothing");
+  if (!atTop_) return fail(diag::OpMayChange, n.loc, n.target, "is in a branch or a loop");
   n.args.insert(n.args.begin(), n.target);
   n.argNames.insert(n.argNames.begin(), "");
   n.target = kDoubtfulCall;

@@ -54,7 +54,8 @@ struct Callers {
 
 class Functionalizer {
 public:
-  Functionalizer(Graph &g, const Callers &callers, bool subgraph) : g_(g), callers_(callers), subgraph_(subgraph) {
+  /// atTop: each run computes the graph once: it is the model's, or called by one that is as if it stood there.
+  Functionalizer(Graph &g, const Callers &callers, bool subgraph, bool atTop) : g_(g), callers_(callers), subgraph_(subgraph), atTop_(atTop) {
     for (const Value &v : g_.values) names_.insert(v.name);
   }
 
@@ -469,12 +470,13 @@ private:
   Status resizeOut(Node &n, const OpSchema &op, std::vector<ValueId> &targets);
   Status setTo(Node &n);
   Status launch(Node &n);
+  void nameOperands(Node &n) const;
   Status ofCaller(Node &n);
   Status changeByCaller(Node &n, const OpSchema &op);
 
   Graph &g_;
   const Callers &callers_;
-  bool subgraph_;
+  bool subgraph_, atTop_;
   std::unordered_set<std::string> names_;
   std::unordered_map<ValueId, View> views_;
   std::unordered_map<ValueId, ValueId> objects_; // names of one tensor, which in-place operators return: the first of them

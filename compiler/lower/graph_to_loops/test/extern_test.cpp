@@ -105,10 +105,54 @@ void over(const Call &c) {
   }
 }
 
+// Script objects: calls are counted by the object's name.
+const char kTally[] = "__torch__.torch.classes.neso_test_objects.Tally";
+struct Tally {
+  double scale;
+  int64_t calls = 0;
+};
+std::map<std::string, Tally> tallies;
+Tally &tally(const Call &c, const std::string &name) {
+  const ExternSpec::Argument &a = c.arguments[c.at(name)];
+  EXPECT_EQ(a.kind, ExternSpec::Argument::Kind::Object);
+  EXPECT_EQ(a.texts.back(), kTally);
+  EXPECT_TRUE(tallies.count(a.texts[0])) << a.texts[0];
+  return tallies[a.texts[0]];
+}
+/// to = x * factor + number
+void scaled(const HostView &x, const HostView &to, double factor, double number) {
+  for (int64_t i = 0; i < to.sizes[0]; ++i)
+    for (int64_t j = 0; j < to.sizes[1]; ++j) element(to, i, j) = static_cast<float>(static_cast<double>(element(x, i, j)) * factor + number);
+}
+void next(const Call &c) {
+  Tally &self = tally(c, "self");
+  scaled(c.tensor("1"), c.outputs[0], self.scale, static_cast<double>(++self.calls));
+}
+void add(const Call &c) { tally(c, "self").calls += c.ints("1")[0]; }
+void both(const Call &c) {
+  ++tally(c, "self").calls;
+  const HostView &x = c.tensor("1"), &y = c.tensor("5"), &out = c.outputs[0];
+  for (int64_t i = 0; i < out.sizes[0]; ++i)
+    for (int64_t j = 0; j < out.sizes[1]; ++j) element(out, i, j) = element(x, i, j) * static_cast<float>(c.ints("2")[0]) + element(y, i, j);
+  scaled(x, c.outputs[1], 1, static_cast<double>(c.arguments[c.at("4")].texts[0].size()));
+}
+void tallied(const Call &c) {
+  Tally &t = tally(c, "t");
+  scaled(c.tensor("x"), c.outputs[0], t.scale - 1, static_cast<double>(++t.calls));
+}
+void tallyInto(const Call &c) { scaled(c.tensor("x"), c.tensor("x"), 1, static_cast<double>(++tally(c, "t").calls)); }
+void two(const Call &c) {
+  Tally &a = tally(c, "a"), &b = tally(c, "b");
+  const int64_t first = ++a.calls, second = ++b.calls;
+  scaled(c.tensor("x"), c.outputs[0], a.scale + b.scale, static_cast<double>(first + second));
+}
+
 void give(std::vector<loops::Node> &nodes) {
   static const std::map<std::string, void (*)(const Call &)> kOps = {
       {"neso_test::mix", mix}, {"neso_test::total", total}, {"neso_test::scale_", scale}, {"neso_test::push", push},
-      {"neso_test::over", over},   {"neso_test::over:sizes", overSizes}};
+      {"neso_test::over", over},   {"neso_test::over:sizes", overSizes},
+      {std::string(kTally) + "::next", next}, {std::string(kTally) + "::add", add}, {std::string(kTally) + "::both", both},
+      {"neso_test_objects::tallied", tallied}, {"neso_test_objects::tally_into", tallyInto}, {"neso_test_objects::two", two}};
   for (loops::Node &n : nodes) {
     if (auto *region = n.as<loops::RegionSpec>())
       for (std::vector<loops::Node> &block : region->blocks) give(block);
@@ -137,6 +181,18 @@ TEST(Extern, OperatorsOfTheUsersGiveWhatPyTorchGives) {
                               "secret.export.pt2", "secret.decomposed.pt2", "model.silent.pt2"})
     for (int rows : {4, 9}) {
       const Verdict v = judgeWith(program, rows);
+      EXPECT_EQ(v.kind, Verdict::Kind::Right) << program << " of " << rows << ": " << v.detail;
+    }
+}
+
+TEST(Extern, ScriptObjectsAreGivenToTheirOperatorsInOrder) {
+  for (const char *program : {"objects.export.pt2", "objects.decomposed.pt2", "methods.export.pt2"})
+    for (int rows : {4, 9}) {
+      tallies = {{"inner.tally", {2.0}}, {"t", {0.5}}};
+      Bounds b;
+      b.prepare = [](loops::Program &p) { give(p.nodes); };
+      const std::string name = std::string(program).substr(0, std::string(program).find('.')), count = std::to_string(rows);
+      const Verdict v = judge(kFolder + program, kFolder + "objects.inputs." + count + ".safetensors", kFolder + name + ".outputs." + count + ".safetensors", b);
       EXPECT_EQ(v.kind, Verdict::Kind::Right) << program << " of " << rows << ": " << v.detail;
     }
 }

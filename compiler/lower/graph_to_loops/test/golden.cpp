@@ -11,6 +11,7 @@
 #include "frontend/pt2/read.h"
 #include "ir/graph/parse.h"
 #include "ir/graph/passes/functionalize.h"
+#include "ir/graph/passes/name_objects.h"
 #include "ir/graph/passes/simplify.h"
 #include "ir/graph/verify.h"
 #include "ir/loops/interp.h"
@@ -169,6 +170,7 @@ Verdict judge(const std::string &modelPath, const std::string &inputs, const std
   using Kind = Verdict::Kind;
   Result<graph::Model> model = pt2::readPt2(modelPath);
   if (!model) return {Kind::Refused, "read: " + model.error().str()};
+  if (Status s = graph::nameObjects(*model); !s) return {Kind::Refused, "script objects: " + s.error().str()};
   if (Status s = graph::functionalize(*model); !s) return {Kind::Refused, "functionalize: " + s.error().str()};
   graph::simplify(*model);
   if (verbose) std::fputs(graph::print(*model).c_str(), stdout);
