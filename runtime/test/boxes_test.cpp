@@ -183,7 +183,7 @@ TEST_F(Boxes, ADriverThatDescribesNoTensorsRunsTheUsualCode) {
   // Its state is its own, so that the usual code is one that every fake driver has; the other is not even looked for.
   B b;
   b.gpu({"sm_90"});
-  b.forms = {{{{0, 4, {1, 1}, {1}, {8, 32}}}, {16}, 1 + 3, 0, {}}};
+  b.forms = {{{{0, 4, {1, 1}, {1}, {8, 32}}}, {16}, 1 + 3, 0, {}, {}}};
   const int32_t n = b.constant(4), bytes = b.constant(16);
   b.input("x", {b.fixed(4)});
   b.output("y", b.buffer(fbs::Location::Output, 0, bytes), {n});

@@ -65,7 +65,7 @@ Join::Join(const Tensor &halves, const Tensor &rows, const Tensor &beside) : ctx
   d_ = carry(values);
   rho_ = map(beside, [](Val v) { return sizeOf(v) * 2.0; }).realize();
   const Tensor places = order;
-  z_ = carry(Tensor::lazy(ctx_, DType::F64, sizes_, [=, this](BodyBuilder &b, const Index &i) {
+  z_ = carry(Tensor::lazy(ctx_, DType::F64, sizes_, [=](BodyBuilder &b, const Index &i) {
     const Val from = places.at(b, i), second = from >= static_cast<double>(h), e = beside.at(b, outer(i));
     const Expr half = b.indirect(b.cast(second, DType::I64), 2, false, false), k = b.indirect(where(second, from - static_cast<double>(h), from), h, false, false);
     const Val end = where(second, vector(b, outer(i), half, k, 0), vector(b, outer(i), half, k, h - 1));

@@ -204,8 +204,6 @@ Status Functionalizer::launch(Node &n) {
   return Status::ok();
 }
 
-/// Whether it is known what a call of an operator that is not PyTorch's changes. Where nothing says it, the call becomes a doubtful one, which is
-/// checked while the model runs.
 /// What is called in the order of a token gets its operands without names: an operator of the user's has them in its schema, or else numbers.
 void Functionalizer::nameOperands(Node &n) const {
   const std::string *op = n.args.size() > 1 ? std::get_if<std::string>(&n.args[1]) : nullptr;
@@ -218,6 +216,8 @@ void Functionalizer::nameOperands(Node &n) const {
   }
 }
 
+/// Whether it is known what a call of an operator that is not PyTorch's changes. Where nothing says it, the call becomes a doubtful one, which is
+/// checked while the model runs.
 Status Functionalizer::ofCaller(Node &n) {
   auto known = callers_.schemas.find(n.target);
   if (known != callers_.schemas.end()) {
