@@ -312,11 +312,12 @@ def large_factors():
 
     def ends(a, scale):
         """Numbers whose squares overflow or vanish, and what rounding leaves of a matrix of ones, which vanishes too."""
-        out = []
+        # 66 rows: four roundings a row.
+        limit, out = 4 * 66 * torch.finfo(a.dtype).eps, []
         for m in (a * scale, a / scale, a * 0 + 1):
             q, r = L.qr(m)
             size = m.abs().amax()
-            out += [upright(q, 3e-5 if a.dtype == torch.float32 else 1e-13), (q @ (r / size) - m / size).abs().amax() < (3e-5 if a.dtype == torch.float32 else 1e-13)]
+            out += [upright(q, limit), (q @ (r / size) - m / size).abs().amax() < limit]
         return out
 
     def special(x):

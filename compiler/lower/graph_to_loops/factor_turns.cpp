@@ -26,6 +26,17 @@ static Tensor adjoint(const Tensor &a) { return transpose(conjugateOf(a), -2, -1
 /// A block of rows of a matrix, from row `first` on.
 static Tensor rowsFrom(const Tensor &a, Expr first) { return slice(a, -2, first, kFactorBlock); }
 
+/// Of a matrix whose columns are rows, in memory: the block from `first` on takes its place, and `product` is taken from what is behind it.
+static void finishBlock(const Tensor &a, const Tensor &block, const Tensor &product, Expr first) {
+  const Tensor next = numbers(a.ctx(), a.dtype(), a.sizes(), [=](BodyBuilder &b, const Index &at) {
+    const Index i(at.begin(), at.end() - 2);
+    const Expr c = at[at.size() - 2];
+    const Complex v = numberAt(b, a, at), own = numberOf(b, block, i, min(max(c - first, 0), kFactorBlock - 1), at.back());
+    return where(b.compare(OpKind::Lt, c, first), v, where(b.compare(OpKind::Lt, c, first + kFactorBlock), own, v - numberAt(b, product, at)));
+  });
+  putAll({next}, {a});
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // Triangular systems
 
@@ -80,13 +91,7 @@ Tensor triangularInTurns(const Tensor &t0, const Tensor &b0, bool upper, bool un
       return where(open, numberAt(b, x, at) - numberAt(b, product, at), numberAt(b, x, at));
     });
     putAll({next}, {x});
-    for (const bool imaginary : {false, true}) {
-      if (imaginary && !x.isComplex()) break;
-      const auto part = [&](const Tensor &whole) { return !whole.isComplex() ? whole : imaginary ? whole.imag() : whole.real(); };
-      Strided to = *part(x).asStrided();
-      to.offset = to.offset + first * to.strides[to.strides.size() - 2];
-      ctx.store(part(solved), to);
-    }
+    putFrom(solved, x, -2, first);
   });
   return slice(x, -2, 0, n);
 }
@@ -202,7 +207,7 @@ CholeskyInTurns choleskyInTurns(const Tensor &a0) {
   });
   const Tensor pivots = carry(full(ctx, extended(batch, whole), toReal(t), 1));
   forTurns(ctx, floorDiv(whole, kFactorBlock), [&](Expr turn) {
-    const Expr first = turn * kFactorBlock, behind = first + kFactorBlock;
+    const Expr first = turn * kFactorBlock;
     const Tensor block = carry(rowsFrom(a, first));
     forTurns(ctx, kFactorBlock, [&](Expr k) {
       const Expr j = first + k;
@@ -229,13 +234,7 @@ CholeskyInTurns choleskyInTurns(const Tensor &a0) {
       putAll({next}, {block});
     });
     const Tensor product = source(matmul(adjoint(block), block));
-    const Tensor next = numbers(ctx, t, a.sizes(), [=](BodyBuilder &b, const Index &at) {
-      const Index i(at.begin(), at.end() - 2);
-      const Expr c = at[at.size() - 2];
-      const Complex v = numberAt(b, a, at), own = numberOf(b, block, i, min(max(c - first, 0), kFactorBlock - 1), at.back());
-      return where(b.compare(OpKind::Lt, c, first), v, where(b.compare(OpKind::Lt, c, behind), own, v - numberAt(b, product, at)));
-    });
-    putAll({next}, {a});
+    finishBlock(a, block, product, first);
   });
   return {transpose(slice(slice(a, -2, 0, n), -1, 0, n), -2, -1), slice(pivots, -1, 0, n)};
 }
@@ -299,7 +298,7 @@ Reflectors reflectorsInTurns(const Tensor &a0) {
   const Tensor a = columnsInBlocks(a0, [given](BodyBuilder &b, const Index &i, Expr r, Expr c) { return numberOf(b, given, i, r, c); });
   const Tensor taus = carry(full(ctx, extended(batch, inBlocks(count)), t, 0));
   forTurns(ctx, floorDiv(inBlocks(count), kFactorBlock), [&](Expr turn) {
-    const Expr first = turn * kFactorBlock, behind = first + kFactorBlock;
+    const Expr first = turn * kFactorBlock;
     const Tensor block = carry(rowsFrom(a, first)), vectors = carry(full(ctx, extended(extended(batch, kFactorBlock), rows), t, 0));
     forTurns(ctx, kFactorBlock, [&](Expr k) {
       const Expr j = first + k;
@@ -324,13 +323,7 @@ Reflectors reflectorsInTurns(const Tensor &a0) {
     // The columns behind, each a row here: x - conj(V) conj(T) V^T of it.
     const Tensor w = matmul(matmul(a, adjoint(vectors)), conjugateOf(triangleOf(vectors, slice(taus, -1, first, kFactorBlock))));
     const Tensor product = source(matmul(w, vectors));
-    const Tensor next = numbers(ctx, t, a.sizes(), [=](BodyBuilder &b, const Index &at) {
-      const Index i(at.begin(), at.end() - 2);
-      const Expr c = at[at.size() - 2];
-      const Complex x = numberAt(b, a, at), own = numberOf(b, block, i, min(max(c - first, 0), kFactorBlock - 1), at.back());
-      return where(b.compare(OpKind::Lt, c, first), x, where(b.compare(OpKind::Lt, c, behind), own, x - numberAt(b, product, at)));
-    });
-    putAll({next}, {a});
+    finishBlock(a, block, product, first);
   });
   return {transpose(slice(slice(a, -2, 0, n), -1, 0, m), -2, -1), slice(taus, -1, 0, count)};
 }

@@ -29,7 +29,7 @@ struct CholeskyInTurns {
 CholeskyInTurns choleskyInTurns(const Tensor &a);
 
 /// LAPACK's reflector of x [..., n], whose first element is at `head` and whose tail behind it: (I - tau v v^H)^H x = beta e_head. v has a one at
-/// head and zeros before it. Squares are summed in float64, and a tail below leastSquare() is none. Where `reflects` (a size, or turn) is false tau is 0 and nothing changes.
+/// head and zeros before it. Squares are summed in float64, and a tail below leastSquare() is none. From `before` on (head >= before) tau is 0 and nothing changes.
 struct Reflector {
   Tensor v, tau, beta; // v [..., n], tau and beta [...]; beta is real
 };

@@ -138,10 +138,10 @@ Tensors plain(OpCall &o) { return unscaled(o, "self", "mat2"); }
 /// The library transformers has an operator of its own for types that PyTorch's does not take.
 Tensors ofTransformers(OpCall &o) { return unscaled(o, "input", "weight"); }
 
-/// Every float of 8 bits is exact in 16.
 Tensors scaled(OpCall &o) {
   if (o.opt("scale_result").valid()) return o.fail("a scale of the result is not supported");
-  const Operands x = {source(o.t("self")), source(o.t("mat2")), source(o.t("scale_a")), source(o.t("scale_b")), DType::F16, o.out().dtype};
+  const Tensor a = source(o.t("self")), b = source(o.t("mat2"));
+  const Operands x = {a, b, source(o.t("scale_a")), source(o.t("scale_b")), scaledProductType(a.dtype(), b.dtype()), o.out().dtype};
   const bool both = x.a.rank() == 2 && x.b.rank() == 2;
   const Expr groups = both && o.opt("offs").valid() ? o.opt("offs").numel() : Expr(1);
   auto fits = [&](const Tensor &scale, const Tensor &operand, Expr size) {

@@ -16,6 +16,8 @@ DType accumulateType(DType t) {
   return t;
 }
 
+DType scaledProductType(DType a, DType b) { return a == b ? a : DType::F16; }
+
 /// Rows of a product for which its right operand is worth computing once and storing, where it is computed from less memory than it would take.
 static constexpr int64_t kManyRows = 64;
 /// Scalar operators of an element that is computed anew for each block of rows, at most: of dequantised weights, less their zero point, scaled,

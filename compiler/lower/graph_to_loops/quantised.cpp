@@ -391,7 +391,7 @@ std::optional<Scales> scalesOf(OpCall &o, const Tensor &x, Scaling scaling, Expr
   return std::nullopt;
 }
 
-/// x [M, K] times y [K, N], of 8-bit floats. Every such float is exact in 16 bits; one that is scaled before it is multiplied is not.
+/// x [M, K] times y [K, N], of 8-bit floats. One that is scaled before it is multiplied is not exact in 16 bits.
 Tensors scaledProduct(OpCall &o, const Tensor &x, const Tensor &y, const std::optional<Scales> &rows,
                       const std::optional<Scales> &columns, const Tensor &bias) {
   if (!rows || !columns)
@@ -401,7 +401,7 @@ Tensors scaledProduct(OpCall &o, const Tensor &x, const Tensor &y, const std::op
     return o.fail("its operands are not floats of 8 bits");
   ContractionSpec spec;
   spec.ranges = {x.sizes()[0], y.sizes()[1]}, spec.reduceRanges = {x.sizes()[1]};
-  spec.operandType = rows->block || columns->block ? DType::F32 : DType::F16, spec.accType = DType::F32,
+  spec.operandType = rows->block || columns->block ? DType::F32 : scaledProductType(x.dtype(), y.dtype()), spec.accType = DType::F32,
   spec.outType = o.out().dtype;
   spec.lhs = [=, scale = rows->block](BodyBuilder &b, const Index &i, const Index &r) {
     const Val v = x.at(b, {i[0], r[0]});

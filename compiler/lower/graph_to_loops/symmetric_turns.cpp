@@ -32,8 +32,6 @@ Tridiagonal tridiagonalOf(const Tensor &a0) {
   const Tensor a = carry(a0);
   Tridiagonal out{carry(full(ctx, extended(batch, whole), DType::F64, 0)), carry(full(ctx, extended(batch, whole), DType::F64, 0)),
                   carry(full(ctx, extended(extended(batch, whole), n), t, 0)), carry(full(ctx, extended(batch, whole), t, 0))};
-  // Real matrices of two rows are tridiagonal; of complex ones the element beside the diagonal becomes real.
-  const Expr before = n;
   forTurns(ctx, floorDiv(whole, kFactorBlock), [&](Expr turn) {
     const Expr first = turn * kFactorBlock;
     // The matrix is a - V W^H - W V^H for the columns so far.
@@ -44,7 +42,8 @@ Tridiagonal tridiagonalOf(const Tensor &a0) {
         return numberOf(b, v, outer(i), c, i.back()) * conjugate(numberOf(b, w, outer(i), c, at)) + numberOf(b, w, outer(i), c, i.back()) * conjugate(numberOf(b, v, outer(i), c, at));
       });
       const Tensor column = numbers(ctx, t, row, [=](BodyBuilder &b, const Index &i) { return conjugate(numberOf(b, a, outer(i), at, i.back())) - numberAt(b, taken, i); }).realize();
-      const Reflector h = reflectorOf([=](BodyBuilder &b, const Index &i) { return numberAt(b, column, i); }, ctx, t, batch, n, j + 1, before);
+      // Also of the last column but one: the only element beside the diagonal of a complex matrix becomes real.
+      const Reflector h = reflectorOf([=](BodyBuilder &b, const Index &i) { return numberAt(b, column, i); }, ctx, t, batch, n, j + 1, n);
       auto element = [&](const std::function<Val(BodyBuilder &, const Index &)> &fn, Expr end) {
         return Tensor::lazy(ctx, DType::F64, batch, [=](BodyBuilder &b, const Index &i) {
           const Val x = fn(b, i);
@@ -149,13 +148,13 @@ Tensor polarFactor(const Tensor &x0) {
   std::vector<uint8_t> bytes(weights.size() * sizeof(double));
   std::memcpy(bytes.data(), weights.data(), bytes.size());
   const Tensor table = ctx.addConstant(DType::F64, {Expr(turns), Expr(3)}, std::move(bytes));
-  const Tensor x00 = source(x0);
+  const Tensor given = source(x0);
   const Tensor squares = ctx.reduce(loops::ReduceKind::Sum, DType::F64, batchOf(x0), {n, n}, [=](BodyBuilder &b, const Index &i, const Index &r) {
-    return squareOf(numberOf(b, x00, i, r[0], r[1]));
+    return squareOf(numberOf(b, given, i, r[0], r[1]));
   })[0];
   const Tensor x = carry(numbers(ctx, t, x0.sizes(), [=](BodyBuilder &b, const Index &i) {
     const Val whole = un(OpKind::Sqrt, squares.at(b, Index(i.begin(), i.end() - 2)));
-    return numberAt(b, x00, i) / where(eq(whole, 0.0), num(whole, 1), whole);
+    return numberAt(b, given, i) / where(eq(whole, 0.0), num(whole, 1), whole);
   }));
   forTurns(ctx, turns, [&](Expr turn) {
     auto weight = [=](BodyBuilder &b, int k) { return table.at(b, {turn, Expr(k)}); };

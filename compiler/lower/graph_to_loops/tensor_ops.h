@@ -113,6 +113,9 @@ Tensor indexSelect(const Tensor &x, int64_t dim, const Tensor &index);
 Tensor matmul2(const Tensor &a, const Tensor &b, DType out,
                const EpilogueFn &epilogue = {}); // [..., M, K] x [..., K, N], equal batch dims
 Tensor matmul(const Tensor &a, const Tensor &b);
+/// What operators that are for 8-bit floats multiply: these as they are, or two kinds of them in 16 bits, where every one is exact. PyTorch says of those
+/// operators alone that sums of products may keep fewer bits than an f32 has: products of other operators are never told so.
+DType scaledProductType(DType a, DType b);
 Tensor linear(const Tensor &x, const Tensor &w, const Tensor &bias /* may be invalid */);
 
 } // namespace neso::lower

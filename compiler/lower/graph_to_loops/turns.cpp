@@ -64,18 +64,20 @@ bool liesThere(const Tensor &x, const Tensor &to) {
 } // namespace
 
 Tensor rowOf(const Tensor &x, Expr c) { return select(x, 0, c); }
-void putAt(const Tensor &x, const Tensor &all, int64_t dim, Expr at) {
+static void putAt(const Tensor &x, const Tensor &all, int64_t dim, Expr at, bool keepsDim) {
   auto one = [&](const Tensor &part, const Tensor &whole) {
     Strided to = *whole.asStrided();
     const auto stride = to.strides.begin() + (dim < 0 ? dim + whole.rank() : dim);
     to.offset = to.offset + at * *stride;
-    to.strides.erase(stride);
+    if (!keepsDim) to.strides.erase(stride);
     whole.ctx().store(part, to);
   };
   if (!all.isComplex()) return one(x, all);
   one(x.real(), all.real());
   one(x.imag(), all.imag());
 }
+void putAt(const Tensor &x, const Tensor &all, int64_t dim, Expr at) { putAt(x, all, dim, at, false); }
+void putFrom(const Tensor &x, const Tensor &all, int64_t dim, Expr first) { putAt(x, all, dim, first, true); }
 void putRow(const Tensor &x, const Tensor &rows, Expr c) { putAt(x, rows, 0, c); }
 
 void putAll(Tensors from, const Tensors &to) {

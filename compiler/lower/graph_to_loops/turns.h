@@ -19,8 +19,9 @@ Tensor carry(const Tensor &x);
 /// Row c of a tensor in memory, and what puts one there.
 Tensor rowOf(const Tensor &x, Expr c);
 void putRow(const Tensor &x, const Tensor &rows, Expr c);
-/// x is stored at number `at` of dim `dim` of `all`, a tensor in memory.
+/// x is stored at number `at` of dim `dim` of `all`, a tensor in memory; from there on.
 void putAt(const Tensor &x, const Tensor &all, int64_t dim, Expr at);
+void putFrom(const Tensor &x, const Tensor &all, int64_t dim, Expr first);
 /// The buffer in which what carry() made lies.
 BufferId bufferOf(const Tensor &carried);
 /// The end of a turn: what was computed from the carried values takes their place, all at once. What lies there already stays, what nobody

@@ -91,18 +91,16 @@ void dropWidening(loops::ContractionSpec &node) {
   node.rhs = node.body.ops[static_cast<size_t>(node.rhs)].a;
 }
 
-/// The value that is only widened to be multiplied.
-loops::ValueIdx beforeWidening(const loops::Body &body, loops::ValueIdx i) {
-  while (body.ops[static_cast<size_t>(i)].kind == OpKind::Cast && isFloat(body.ops[static_cast<size_t>(i)].dtype)) i = body.ops[static_cast<size_t>(i)].a;
-  return i;
-}
-
-/// Floats of 8 bits that are exact in what they are multiplied in: tensor cores take them as they are.
-void dropWideningOf8Bits(loops::ContractionSpec &node) {
-  const loops::ValueIdx a = beforeWidening(node.body, node.lhs), b = beforeWidening(node.body, node.rhs);
-  const DType t = node.body.ops[static_cast<size_t>(a)].dtype;
-  if (t != node.body.ops[static_cast<size_t>(b)].dtype || !isFloat8(t)) return;
-  node.lhs = a, node.rhs = b;
+/// Numbers of 8 bits that the target does not multiply as they are become wider ones, in which they are exact.
+void widenOperands(loops::ContractionSpec &node, const TileTarget &target) {
+  const DType t = node.body.ops[static_cast<size_t>(node.lhs)].dtype;
+  if (t != node.body.ops[static_cast<size_t>(node.rhs)].dtype || itemSize(t) != 1) return;
+  if (target.threadBlocks && (isFloat8(t) || t == DType::I8)) return;
+  for (loops::ValueIdx *operand : {&node.lhs, &node.rhs})
+    if (isFloat(t))
+      *operand = append(node.body, OpKind::Cast, DType::F16, append(node.body, OpKind::Cast, DType::F32, *operand));
+    else if (node.accType == DType::I32)
+      *operand = append(node.body, OpKind::Cast, DType::I32, *operand);
 }
 
 /// A right operand of so many bytes stays in a core's second cache, or comes from the third fast enough: programs walk all of it for one block of rows
@@ -261,11 +259,7 @@ void chooseUnpackedRows(DotTiling &c, const plan::Kernel &kernel) {
 std::optional<DotTiling> chooseDotTiling(plan::Kernel &kernel, const Facts &facts, const TileTarget &target) {
   auto &node = kernel.nodes[0].get<loops::ContractionSpec>();
   dropWidening(node);
-  if (target.threadBlocks) dropWideningOf8Bits(node);
-  auto typeOf = [&](loops::ValueIdx i) { return node.body.ops[static_cast<size_t>(i)].dtype; };
-  // A CPU multiplies whole numbers of 8 bits as wide ones.
-  if (!target.threadBlocks && node.accType == DType::I32 && typeOf(node.lhs) == DType::I8 && typeOf(node.rhs) == DType::I8)
-    for (loops::ValueIdx *operand : {&node.lhs, &node.rhs}) *operand = append(node.body, OpKind::Cast, DType::I32, *operand);
+  widenOperands(node, target);
   DType a = node.body.ops[static_cast<size_t>(node.lhs)].dtype, b = node.body.ops[static_cast<size_t>(node.rhs)].dtype;
   bool dottable = a == b && (a == DType::F32 || a == DType::F16 || a == DType::BF16) && node.accType == DType::F32;
   dottable |= a == b && a == node.accType && a == DType::F64;

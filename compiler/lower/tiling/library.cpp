@@ -126,7 +126,8 @@ std::optional<LibraryForm> libraryForm(const plan::Plan &plan, const plan::Kerne
   // Memory that comes up while the plan runs has no common arena.
   if (!plan::lateSymbols(plan).empty()) return std::nullopt;
   const Op *left = plainLoad(node.body, node.lhs), *right = plainLoad(node.body, node.rhs);
-  if (!left || !right || node.stores.size() != 1 || node.stores[0].mask >= 0 ||
+  // The runtime asks it for floats of 16 and 32 bits.
+  if (!left || !right || itemSize(left->dtype) < 2 || node.stores.size() != 1 || node.stores[0].mask >= 0 ||
       node.stores[0].mode != loops::StoreMode::Set)
     return std::nullopt;
   std::vector<size_t> all(kernel.rRanges.size());
