@@ -87,5 +87,7 @@ private:
 inline constexpr int64_t kMaxBytes = int64_t(1) << 47;
 
 double now_ms();
+/// Processors that this process may run on.
+int usable_cores();
 
 } // namespace neso_rt

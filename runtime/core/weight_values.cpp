@@ -5,33 +5,42 @@
 #include "core/mapped_file.h"
 #include "core/safetensors.h"
 #include "core/strided.h"
+#include "core/threaded_copy.h"
 
 using namespace neso_rt;
 
 namespace {
 int64_t item(const plan_constant &c) { return int64_t(item_size(int(c.dtype))); }
 
-/// Memory of one call.
+/// Memory of one call; `data` is 64-byte aligned.
 struct scratch {
   uint8_t *data = nullptr;
   scratch() = default;
   scratch(const scratch &) = delete;
   scratch &operator=(const scratch &) = delete;
-  ~scratch() { free(data); }
-  // Zeroed, 64-byte aligned. Bytes that are about to be overwritten need no zeros.
+  ~scratch() { free(memory_); }
+  // Bytes that are about to be overwritten need no zeros. Large ones are calloc's for nothing: nobody touches their pages before those who write them.
   neso_status take(int64_t bytes, bool zeroed = true) {
-    const size_t rounded = (size_t(bytes) + kAlign) / kAlign * kAlign;
-    free(data);
-    data = static_cast<uint8_t *>(aligned_alloc(kAlign, rounded));
-    if (!data) return fail(NESO_OUT_OF_MEMORY, "out of memory: %lld bytes for weights", (long long)bytes);
-    if (zeroed) memset(data, 0, rounded);
+    const size_t whole = size_t(bytes) + kAlign;
+    free(memory_);
+    memory_ = zeroed ? calloc(whole, 1) : malloc(whole);
+    data = reinterpret_cast<uint8_t *>((reinterpret_cast<uintptr_t>(memory_) + kAlign - 1) / kAlign * kAlign);
+    if (!memory_) return fail(NESO_OUT_OF_MEMORY, "out of memory: %lld bytes for weights", (long long)bytes);
     return NESO_OK;
   }
-  uint8_t *give() {
-    uint8_t *out = data;
-    data = nullptr;
+  void swap(scratch &other) {
+    std::swap(data, other.data);
+    std::swap(memory_, other.memory_);
+  }
+  /// What is to be freed in the end; `data` stays valid until then.
+  void *give() {
+    void *out = memory_;
+    memory_ = nullptr;
     return out;
   }
+
+private:
+  void *memory_ = nullptr;
 };
 
 const int64_t *strides_in(const plan_tensor &t, int64_t *space) {
@@ -42,13 +51,13 @@ const int64_t *strides_in(const plan_tensor &t, int64_t *space) {
 
 void copy_pieces(const element_order &order, uint8_t *to, const uint8_t *from, int64_t bytes) {
   for (const element_piece &p : order.pieces)
-    copy_strided(to + p.to * bytes, p.to_strides.data, from + p.from * bytes, p.from_strides.data, p.sizes.data,
-                 p.sizes.size, int(bytes));
+    copy_strided_by_threads(to + p.to * bytes, p.to_strides.data, from + p.from * bytes, p.from_strides.data, p.sizes.data,
+                            p.sizes.size, int(bytes));
 }
 void copy_pieces_back(const element_order &order, uint8_t *from, const uint8_t *to, int64_t bytes) {
   for (const element_piece &p : order.pieces)
-    copy_strided(from + p.from * bytes, p.from_strides.data, to + p.to * bytes, p.to_strides.data, p.sizes.data,
-                 p.sizes.size, int(bytes));
+    copy_strided_by_threads(from + p.from * bytes, p.from_strides.data, to + p.to * bytes, p.to_strides.data, p.sizes.data,
+                            p.sizes.size, int(bytes));
 }
 
 /// source, in the model's own order, to `to`, which is zero where no piece writes.
@@ -73,21 +82,21 @@ neso_status bring_back(const plan_constant &c, const uint8_t *ordered, int64_t b
     scratch next;
     NESO_TRY(next.take((k ? c.orders[k - 1].elements : c.source_elements) * bytes));
     copy_pieces_back(c.orders[k], next.data, ordered, bytes);
-    free(between.data);
-    ordered = between.data = next.give();
+    between.swap(next);
+    ordered = between.data;
   }
-  free(out->data);
-  out->data = between.give();
+  out->swap(between);
   return NESO_OK;
 }
 
-neso_status new_block(neso_weights *w, size_t constant, uint8_t *data, bool owned) {
-  void *memory = malloc(sizeof(weight_block));
-  if (!memory) return fail(NESO_OUT_OF_MEMORY, "out of memory");
-  weight_block *b = new (memory) weight_block;
+/// memory: what the block frees in the end; nullptr: nothing, the data are the caller's.
+neso_status new_block(neso_weights *w, size_t constant, uint8_t *data, void *memory) {
+  void *block = malloc(sizeof(weight_block));
+  if (!block) return fail(NESO_OUT_OF_MEMORY, "out of memory");
+  weight_block *b = new (block) weight_block;
   b->id = w->model->weights.ids.fetch_add(1) + 1;
   b->data = data;
-  b->owned = owned;
+  b->memory = memory;
   drop_block(w->blocks[constant]);
   w->blocks[constant] = b;
   w->values[constant] = data;
@@ -137,7 +146,7 @@ neso_status copy_to_place(neso_weights *w, const plan_tensor &t, const neso_tens
   const uint8_t *before = w->values[number];
   weight_block *own = w->blocks[number];
   // A block that was made for this set is written in place.
-  const bool mine = own && own->owned && own->id > w->id && own->users.load() == 1;
+  const bool mine = own && own->memory && own->id > w->id && own->users.load() == 1;
   scratch made, source;
   uint8_t *target = mine ? own->data : nullptr;
   if (!mine) {
@@ -146,7 +155,7 @@ neso_status copy_to_place(neso_weights *w, const plan_tensor &t, const neso_tens
   }
   if (!c.orders.size) {
     if (!mine && !whole && before) memcpy(target, before, size_t(c.bytes));
-    copy_strided(target + t.offset * item(c), strides, value.data, given, t.sizes.data, t.sizes.size, int(item(c)));
+    copy_strided_by_threads(target + t.offset * item(c), strides, value.data, given, t.sizes.data, t.sizes.size, int(item(c)));
   } else if (whole && same_layout(t.sizes.data, given, contiguous, t.sizes.size)) {
     NESO_TRY(put_in_order(c, static_cast<const uint8_t *>(value.data), target));
   } else {
@@ -154,14 +163,15 @@ neso_status copy_to_place(neso_weights *w, const plan_tensor &t, const neso_tens
       NESO_TRY(bring_back(c, before, item(c), &source));
     else
       NESO_TRY(source.take(c.source_elements * item(c)));
-    copy_strided(source.data + t.offset * item(c), strides, value.data, given, t.sizes.data, t.sizes.size,
+    copy_strided_by_threads(source.data + t.offset * item(c), strides, value.data, given, t.sizes.data, t.sizes.size,
                  int(item(c)));
     NESO_TRY(put_in_order(c, source.data, target));
   }
   if (mine) return NESO_OK;
-  NESO_TRY(new_block(w, number, made.data, true));
-  made.give();
-  return NESO_OK;
+  void *memory = made.give();
+  const neso_status status = new_block(w, number, target, memory);
+  if (status != NESO_OK) free(memory);
+  return status;
 }
 
 neso_status borrow_place(neso_weights *w, const plan_tensor &t, const neso_tensor &value) {
@@ -178,7 +188,7 @@ neso_status borrow_place(neso_weights *w, const plan_tensor &t, const neso_tenso
   else if (reinterpret_cast<uintptr_t>(value.data) % kAlign != 0)
     why = "its address is not a multiple of 64";
   if (why) return fail(NESO_INVALID_ARGUMENT, "weight '%s' cannot be borrowed: %s; let it be copied", t.name, why);
-  return new_block(w, size_t(t.constant), static_cast<uint8_t *>(value.data), false);
+  return new_block(w, size_t(t.constant), static_cast<uint8_t *>(value.data), nullptr);
 }
 
 neso_status check_not_folded(const neso_weights *w, const char *name) {
@@ -224,7 +234,7 @@ neso_status read_place(const neso_weights *w, const plan_tensor &t, const neso_t
   int64_t contiguous[kMaxRank], space[kMaxRank];
   contiguous_strides(t.sizes.data, t.sizes.size, contiguous);
   if (c.bytes)
-    copy_strided(to.data, to.strides ? to.strides : contiguous, bytes + t.offset * item(c), strides_in(t, space),
+    copy_strided_by_threads(to.data, to.strides ? to.strides : contiguous, bytes + t.offset * item(c), strides_in(t, space),
                  t.sizes.data, t.sizes.size, int(item(c)));
   *out_done = true;
   return NESO_OK;

@@ -16,7 +16,7 @@ void drop_block(weight_block *b) {
     c->on->table->displace(c->on, c->data);
     free(c);
   }
-  if (b->owned) free(b->data);
+  free(b->memory);
   free(b);
 }
 

@@ -23,7 +23,7 @@ struct weight_block {
   std::atomic<int32_t> users{1};
   int64_t id = 0; // unique: tells two contents at one address apart
   uint8_t *data = nullptr;
-  bool owned = false;
+  void *memory = nullptr; // that the block frees, around data; nullptr: the data are the caller's
   // One a device whose memory is not the host's; under the model's place_lock.
   struct copy {
     device *on;

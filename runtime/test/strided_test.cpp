@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/strided.h"
+#include "core/threaded_copy.h"
 
 namespace {
 
@@ -79,6 +80,23 @@ TEST(Strided, WalksDimensionsOfEitherSideBackwards) {
           for (x[3] = 0; x[3] < sizes[3]; ++x[3]) ASSERT_EQ(got[at(x, dense)], source[begin + at(x, from)]) << "dims " << turned;
     neso_rt::copy_strided(back.data() + begin, from.data(), got.data(), dense.data(), sizes.data(), kRank, 4);
     ASSERT_EQ(back, source) << "dims " << turned;
+  }
+}
+
+TEST(Strided, LargeCopiesAreSharedByThreads) {
+  // More than one thread's worth each, sizes that threads do not share evenly, the longest steps in any dimension.
+  const Dims sizes = {3, 257, 5, 1031};
+  const Dims dense = stridesIn(sizes, {0, 1, 2, 3}, 1);
+  std::vector<float> source(3 * 257 * 5 * 1031 + 1), want(source.size()), got(source.size());
+  for (size_t i = 0; i < source.size(); ++i) source[i] = static_cast<float>(i);
+  for (const std::array<int, kRank> &order : {std::array<int, kRank>{0, 1, 2, 3}, {1, 3, 0, 2}, {3, 2, 1, 0}, {2, 0, 3, 1}}) {
+    const Dims other = stridesIn(sizes, order, 1);
+    for (const auto &[to, from] : {std::pair{dense, other}, {other, dense}}) {
+      std::fill(want.begin(), want.end(), -1.0f), got = want;
+      neso_rt::copy_strided(want.data(), to.data(), source.data(), from.data(), sizes.data(), kRank, 4);
+      neso_rt::copy_strided_by_threads(got.data(), to.data(), source.data(), from.data(), sizes.data(), kRank, 4);
+      ASSERT_EQ(got, want);
+    }
   }
 }
 

@@ -40,13 +40,6 @@ int group_of(int worker) {
 }
 } // namespace
 
-int usable_cores() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  int n = CPU_COUNT(&set);
-  return n > 0 ? n : 1;
-}
-
 neso_status pool::start(int threads) {
   if (threads <= 1) return NESO_OK;
   static pthread_once_t once = PTHREAD_ONCE_INIT;

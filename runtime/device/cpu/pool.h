@@ -47,7 +47,4 @@ private:
   std::atomic<int> sleepers_[kGroups] = {}; // of the workers from 2^g up to the next power
 };
 
-/// Cores that this process may run on.
-int usable_cores();
-
 } // namespace neso_rt
