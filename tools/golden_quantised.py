@@ -232,14 +232,23 @@ def packed_int4():
     def infinite(m, x):
         return aten._weight_int4pack_mm_for_cpu(torch.where(x > 1.9, float("inf"), x), m.packed, 32, m.numbers)
 
-    def for_tensor_cores(tiles):
+    def for_tensor_cores(tiles, group=32):
         def run(x, q, parameters):
             w = aten._convert_weight_to_int4pack(low_first(q).bitwise_left_shift(4) | low_first(q).bitwise_right_shift(4), tiles)
-            return aten._weight_int4pack_mm(x, w, 32, parameters), w
+            return aten._weight_int4pack_mm(x, w, group, parameters), w
         return run
 
     def row_for_tensor_cores(tiles):
         return lambda x, q, parameters: for_tensor_cores(tiles)(torch.where(x > 2.2, float("inf"), x), q, parameters)[0]
+
+    # Rows, columns of x and groups that GPUs multiply by slices of k, in blocks of 128 or of a group; and more rows than that.
+    def few_rows(rows, columns, k, group, dtype="bf16", infinite=False):
+        def run(x, q, parameters):
+            if infinite:
+                return for_tensor_cores(8 if k % 128 == 0 else 2, group)(torch.where(x > 2.7, float("inf"), x), q, parameters)[0]
+            return for_tensor_cores(8 if k % 128 == 0 else 2, group)(x, q, parameters)[0].relu()
+        name = f"{'infinite' if infinite else dtype}_{rows}x{columns}x{k}_{group}"
+        return c(name, run, f"{dtype} {rows}x{k}", f"i32 {columns}x{k}", f"{dtype} {k // group}x{columns}x2")
 
     def with_zeros(x, words, scales, zeros):
         return aten._weight_int4pack_mm_with_scales_and_zeros(x, words, 32, scales, zeros)
@@ -250,6 +259,7 @@ def packed_int4():
             return aten._dyn_quant_matmul_4bit(x, w, block, 64, 6), w
         return run
 
+    few = [few_rows(3, 24, 288, 32), few_rows(16, 40, 256, 32), few_rows(20, 16, 512, 64), few_rows(33, 24, 256, 64), few_rows(7, 16, 1024, 128, "f16"), few_rows(2, 16, 256, 32, infinite=True)]
     words = torch.randint(-2**31, 2**31, (6, 8), generator=torch.Generator().manual_seed(3)).to(torch.int32)
     weights = {"packed": torch.randint(0, 256, (16, 32), generator=torch.Generator().manual_seed(7)).to(torch.uint8), "numbers": "bf16 2x16x2"}
     return [
@@ -258,6 +268,7 @@ def packed_int4():
         c("for_cpu_stored", stored, "bf16 5x64", state=weights), c("for_cpu_infinite", infinite, "f32 5x64", state={**weights, "numbers": "f32 2x16x2"}), c("for_cpu_one_row", stored, "f32 1x64", state={**weights, "numbers": "f32 2x16x2"}), c("for_cpu_dynamic", for_cpu, "f32 5x64", *sixteen, dynamic=(rows, None, None), more=[("f32 31x64", *sixteen)]),
         *[c(f"tensor_cores_{tiles}", for_tensor_cores(tiles), "bf16 5x128", "i32 16x128", "bf16 4x16x2") for tiles in (2, 4, 8)],
         *[c(f"tensor_cores_row_{tiles}", row_for_tensor_cores(tiles), "bf16 1x128", "i32 24x128", "bf16 4x24x2") for tiles in (2, 4, 8)],
+        *few,
         c("with_zeros", with_zeros, "bf16 5x64", words, "bf16 2x6", "i8 2x6"), c("with_zeros_f32", with_zeros, "f32 5x64", words, "f32 2x6", "i8 2x6"),
         c("quantised_rows", dynamic(64), "f32 5x64", "i32 6x64", "f32 6x1 >0", "f32 6"), c("quantised_rows_bf16", dynamic(64), "bf16 5x64", "i32 6x64", "f32 6x1 >0", "f32 6"),
         c("quantised_groups", dynamic(32), "f32 5x64", "i32 6x64", "bf16 6x2 >0", "f32 6"), c("quantised_unbiased", dynamic(32, False), "f32 5x64", "i32 6x64", "f32 6x2 >0", "f32 6"),

@@ -30,8 +30,8 @@ std::vector<uint64_t> placesWithout(const std::vector<AxisBit> &bits, size_t siz
 llvm::SmallVector<llvm::SmallVector<Tuple, 16>, 16> gatherWarps(BlockContext &block, const LinearLayout &rest,
                                                                 const std::vector<AxisBit> &warps,
                                                                 llvm::ArrayRef<Tuple> rows) {
-  // A matrix [rows, warps], stored with the warps of a row side by side so that a thread reads them in few wide
-  // accesses.
+  // A matrix [rows, warps], stored with the warps of a row side by side so that a thread reads them in few wide accesses; where lanes have rows of their own, with
+  // these side by side, so that lanes do not meet in a bank (rows of eight warps: 14 to one).
   int bits = int(warps.size());
   int64_t count = int64_t(1) << bits;
   DimValues outs{{"dim1", count}, {"dim0", int64_t(1) << rest.totalOutBits()}};
@@ -46,7 +46,8 @@ llvm::SmallVector<llvm::SmallVector<Tuple, 16>, 16> gatherWarps(BlockContext &bl
       for (int i = 0; i < bits; ++i) shifted.bases.insert(shifted.bases.begin() + i, uint64_t(1) << i);
     want.push_back(shifted);
   }
-  LinearLayout source(have, outs), wanted(want, outs), buffer = sharedLayout(tensorShape(source), {1, 0});
+  const bool rowsInLanes = llvm::count_if(rest.in(kLane).bases, [](uint64_t basis) { return basis != 0; }) > 2;
+  LinearLayout source(have, outs), wanted(want, outs), buffer = sharedLayout(tensorShape(source), rowsInLanes ? std::vector<int>{0, 1} : std::vector<int>{1, 0});
 
   std::vector<SharedTile> buffers;
   for (size_t operand = 0; operand < rows[0].size(); ++operand) {

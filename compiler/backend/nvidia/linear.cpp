@@ -106,6 +106,13 @@ llvm::Value *fromStorage(llvm::IRBuilder<> &b, llvm::Value *value, llvm::Type *e
   return value;
 }
 
+/// The 32 bits of which `value` is the low part; null: it is computed as what it is.
+static llvm::Value *partOfWord(llvm::Value *value) {
+  while (auto *cast = llvm::dyn_cast<llvm::BitCastInst>(value)) value = cast->getOperand(0);
+  auto *part = llvm::dyn_cast<llvm::TruncInst>(value);
+  return part && part->getSrcTy()->isIntegerTy(32) ? part->getOperand(0) : nullptr;
+}
+
 Registers toWords(llvm::IRBuilder<> &b, llvm::ArrayRef<llvm::Value *> values) {
   Registers words;
   llvm::Type *storage = values[0]->getType();
@@ -122,6 +129,18 @@ Registers toWords(llvm::IRBuilder<> &b, llvm::ArrayRef<llvm::Value *> values) {
     unsigned perWord = 32 / bits;
     llvm::Type *vector = llvm::FixedVectorType::get(storage, perWord);
     for (size_t first = 0; first < values.size(); first += perWord) {
+      const llvm::ArrayRef<llvm::Value *> parts = values.slice(first, std::min<size_t>(perWord, values.size() - first));
+      // Parts of words that were computed alike are computed together then: numbers of four bits, of which pairs lie 16 bits apart.
+      if (llvm::all_of(parts, partOfWord)) {
+        llvm::Value *whole = nullptr;
+        for (size_t i = 0; i < parts.size(); ++i) {
+          llvm::Value *part = b.CreateAnd(partOfWord(parts[i]), (uint64_t{1} << bits) - 1);
+          part = b.CreateShl(part, i * bits);
+          whole = whole ? b.CreateOr(whole, part) : part;
+        }
+        words.push_back(whole);
+        continue;
+      }
       llvm::Value *word = llvm::Constant::getNullValue(vector);
       for (size_t i = 0; i < perWord && first + i < values.size(); ++i)
         word = b.CreateInsertElement(word, values[first + i], uint64_t(i));

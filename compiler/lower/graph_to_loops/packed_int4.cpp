@@ -4,6 +4,7 @@
 // Where a number lies is the operators' own business; it was found out by packing and by reading ATen's kernels (int4mm_kernel.cpp,
 // int4mm.cu).
 #include "base/words.h"
+#include "ir/loops/dependences.h"
 #include "lower/graph_to_loops/op_call.h"
 
 namespace neso::lower {
@@ -23,13 +24,18 @@ Val fourBits(BodyBuilder &b, Val element, Expr shift) {
   return bin(OpKind::And, bin(OpKind::Shr, word, b.index(shift, DType::I32)), b.constantInt(DType::I32, 15));
 }
 
-/// x [M, K] times weights [N, K], whose numbers are taken apart as the product reads them. `type` is that of the operands in the product.
+/// x [M, K] times weights [N, K], whose numbers few rows take apart as the product reads them. `type` is that of the operands in the product.
 Tensor product(OpCall &o, const Tensor &x, Expr n, const Number &number, const Weight &weight, DType type, const EpilogueFn &epilogue = {}) {
   ContractionSpec spec;
   spec.ranges = {x.sizes()[0], n}, spec.reduceRanges = {x.sizes()[1]};
   spec.operandType = type, spec.accType = DType::F32, spec.outType = o.out().dtype;
   spec.lhs = [=](BodyBuilder &b, const Index &i, const Index &r) { return x.at(b, {i[0], r[0]}); };
-  spec.rhs = [=](BodyBuilder &b, const Index &i, const Index &r) { return weight(b, number(b, i[1], r[0]), i[1], r[0]); };
+  auto weightAt = [=](BodyBuilder &b, Expr row, Expr column) { return weight(b, number(b, row, column), row, column); };
+  spec.rhs = [=](BodyBuilder &b, const Index &i, const Index &r) { return weightAt(b, i[1], r[0]); };
+  if (type != DType::F32 && o.ctx.facts.rangeOf(x.sizes()[0]).hi > loops::kRowsOfFourBits) {
+    const Tensor weights = Tensor::lazy(o.ctx, type, {n, x.sizes()[1]}, [=](BodyBuilder &b, const Index &i) { return weightAt(b, i[0], i[1]); }).realize();
+    spec.rhs = [=](BodyBuilder &b, const Index &i, const Index &r) { return weights.at(b, {i[1], r[0]}); };
+  }
   spec.epilogue = epilogue;
   return o.ctx.contract(spec);
 }

@@ -81,6 +81,7 @@ public:
     blockings.push_back({kM, c_.mSize, c_.bm, 0});
     if (c_.rowsFirst) std::swap(blockings.end()[-1], blockings.end()[-2]);
     bindPrograms(out, blockings);
+    if (c_.slices > 1) return store(out, slicedSums(blockings));
     out.env[kBlockOfN] = out.env[blockOf(blockings, kN)];
     out.env[kLaneOfN] = out.lanes(1);
     // bindPrograms adds the mask of n before or after that of m; tell them apart by what they vary along.
@@ -98,8 +99,12 @@ public:
 
     auto accType = RankedTensorType::get({c_.bm, c_.columns()}, computeTypeOf(k_.b.getContext(), node_.accType));
     Value zero = arith::ConstantOp::create(k_.b, k_.loc, k_.b.getZeroAttr(accType));
-    Value acc = loop(a, b, 0, zero);
+    store(out, loop(a, b, 0, zero));
+  }
 
+private:
+  /// What is done with the sums, of which the rows are those of `out`.
+  void store(Emitter &out, Value acc) {
     std::vector<Val> memo(std::max<size_t>(node_.epilogue.ops.size(), 1)); // an empty epilogue stores the sum as it is
     memo[0] = {acc, c_.bm == 1 ? 2u : 3u};                                 // a single row does not vary along m
     emitStores(out, node_.stores, node_.epilogue, memo);
@@ -112,7 +117,6 @@ public:
     }
   }
 
-private:
   void emitStores(Emitter &out, const std::vector<loops::Store> &stores, const loops::Body &body,
                   std::vector<Val> &memo) {
     out.defineIndirects(body, memo);
@@ -222,6 +226,123 @@ private:
     if (c_.fours) sum.getDefiningOp()->setAttr(tb::kRightInFoursAttr, k_.b.getUnitAttr());
     return sum;
   }
+
+  // ---- slices of k: tiles [slices, m, n], [slices, m, k] and [slices, k, n]
+
+  /// The sums of all slices, added: [m, n].
+  Value slicedSums(std::vector<Blocking> blockings) {
+    for (Blocking &bl : blockings)
+      if (bl.frameDim >= 0) ++bl.frameDim;
+    Emitter at(k_, Frame{{c_.slices, c_.bm, c_.bn}});
+    at.facts = sub_.facts;
+    bindPrograms(at, blockings);
+    Emitter a(k_, Frame{{c_.slices, c_.bm, c_.bk}}), b(k_, Frame{{c_.slices, c_.bk, c_.bn}});
+    a.facts = b.facts = at.facts;
+    a.env = b.env = at.env;
+    for (Val m : at.masks) (m.vary == 2 ? a : b).masks.push_back(m);
+    hoist(a, reachable(node_.body, node_.lhs), reachable(node_.body, node_.rhs));
+    hoist(b, reachable(node_.body, node_.rhs), reachable(node_.body, node_.lhs));
+
+    const Value zero = zeros({c_.slices, c_.bm, c_.bn}, node_.accType), none = zeros({c_.slices, c_.bm, 1}, node_.accType);
+    const SmallVector<Value> sums = overBlocks({zero, none}, [&](Val block, ValueRange in) { return scaledSlices(a, b, block, in); });
+    // Infinity times scale and times shift may differ in sign where their sum has one: then weights are multiplied, not sums of numbers.
+    Emitter rows(k_, Frame{{c_.slices, c_.bm, 1}});
+    Value rest = rows.binary("arith.subf", {sums[1], 3}, {sums[1], 3}).v;
+    for (int d = 2; d >= 0; --d) rest = tb::reduce(k_.b, k_.loc, {rest}, d, addition())[0];
+    const Val finite = rows.compare("eq", {rest}, rows.constant(DType::F32, 0, 0));
+    auto choice = scf::IfOp::create(k_.b, k_.loc, TypeRange{zero.getType()}, finite.v, true);
+    {
+      OpBuilder::InsertionGuard guard(k_.b);
+      k_.b.setInsertionPointToStart(choice.thenBlock());
+      scf::YieldOp::create(k_.b, k_.loc, sums[0]);
+      k_.b.setInsertionPointToStart(choice.elseBlock());
+      const SmallVector<Value> exact = overBlocks({zero}, [&](Val block, ValueRange in) { return SmallVector<Value>{weightSlices(a, b, block, in[0])}; });
+      scf::YieldOp::create(k_.b, k_.loc, exact[0]);
+    }
+    return tb::reduce(k_.b, k_.loc, {choice.getResult(0)}, 0, addition())[0];
+  }
+
+  Value zeros(ArrayRef<int64_t> shape, DType t) {
+    return arith::ConstantOp::create(k_.b, k_.loc, k_.b.getZeroAttr(RankedTensorType::get(shape, computeTypeOf(k_.b.getContext(), t))));
+  }
+  tb::Combine addition() {
+    return [this](ValueRange x) { return SmallVector<Value>{arith::AddFOp::create(k_.b, k_.loc, x[0], x[1])}; };
+  }
+
+  /// A loop over blocks of k, as many at a time as there are slices; the body gets the first one's number.
+  SmallVector<Value> overBlocks(ValueRange init, const std::function<SmallVector<Value>(Val, ValueRange)> &body) {
+    Emitter scalar(k_, Frame{});
+    auto forOp = scf::ForOp::create(k_.b, k_.loc, scalar.intConst(0).v, scalar.intConst(blocksOfK()).v, scalar.intConst(c_.slices).v, init);
+    OpBuilder::InsertionGuard guard(k_.b);
+    k_.b.setInsertionPointToStart(forOp.getBody());
+    scf::YieldOp::create(k_.b, k_.loc, body({forOp.getInductionVar()}, forOp.getRegionIterArgs()));
+    return {forOp.getResults().begin(), forOp.getResults().end()};
+  }
+  int64_t blocksOfK() const { return c_.kSize.constValue() / c_.bk; }
+
+  /// Each slice has the block behind that of the slice before it; behind the last block there is nothing.
+  void bindSlices(Emitter &e, Val block, size_t dim) const {
+    const Val mine = e.indexBinary("arith.addi", block, e.lanes(0)), lane = e.lanes(dim);
+    e.env[kBlockOfK] = mine, e.env[kLaneOfK] = lane;
+    e.env[kK] = e.indexBinary("arith.addi", e.indexBinary("arith.muli", mine, e.intConst(c_.bk)), lane);
+    e.facts.setIndex(kBlockOfK, blocksOfK());
+    e.facts.setRange(kLaneOfK, {0, c_.bk - 1});
+    e.blocked[kK] = kBlockOfK * Expr(c_.bk) + kLaneOfK;
+    e.forgetIndices();
+    if (blocksOfK() % c_.slices) e.masks.push_back(e.compare("lt", mine, e.intConst(blocksOfK())));
+  }
+
+  Val slicedRows(Emitter &a) {
+    std::vector<Val> memo;
+    return a.widen(a.value(node_.body, node_.lhs, memo), a.frame.full());
+  }
+
+  /// A step of all slices: the sums, to which scale * (A number) + shift * (sums of A's rows) is added, and the sums of A's rows.
+  SmallVector<Value> scaledSlices(Emitter a, Emitter b, Val block, ValueRange in) {
+    bindSlices(a, block, 2), bindSlices(b, block, 1);
+    const Op &right = op(node_.rhs);
+    const bool numberFirst = scaledNumberOf(node_) == right.a;
+    const DType t = op(node_.lhs).dtype;
+    std::vector<Val> memo;
+    const Val va = slicedRows(a), scale = b.value(node_.body, numberFirst ? right.b : right.a, memo);
+    const Val bits = b.value(node_.body, op(numberFirst ? right.a : right.b).a, memo), number = b.widen(besideSixteen(b, bits, t), b.frame.full());
+    Emitter out(k_, Frame{{c_.slices, c_.bm, c_.bn}});
+    const unsigned all = out.frame.full();
+    const Val shift = right.kind == OpKind::Fma ? b.value(node_.body, right.c, memo) : b.constant(DType::F32, 0, 0);
+    const Val moved = out.binary("arith.subf", shift, out.binary("arith.mulf", scale, out.constant(DType::F32, 16, 0)));
+    // A product with ones adds A's rows up: all columns are the same, of which there are as few as an instruction has.
+    constexpr int64_t kColumns = 8;
+    Emitter ones(k_, Frame{{c_.slices, c_.bk, kColumns}});
+    const Value added = tb::dot(k_.b, k_.loc, va.v, ones.widen(ones.constant(t, 1, 0), ones.frame.full()).v, zeros({c_.slices, c_.bm, kColumns}, node_.accType));
+    auto any = [&](ValueRange x) { return SmallVector<Value>{arith::MaximumFOp::create(k_.b, k_.loc, x[0], x[1])}; };
+    const Val rows{tb::expandDims(k_.b, k_.loc, tb::reduce(k_.b, k_.loc, {added}, 2, any)[0], 2), 3};
+    const Val sums{tb::dot(k_.b, k_.loc, va.v, number.v, zeros({c_.slices, c_.bm, c_.bn}, node_.accType)), all};
+    const Val scaled = out.fusedMultiplyAdd(moved, rows, out.fusedMultiplyAdd(scale, sums, {in[0], all}));
+    return {out.widen(scaled, all).v, out.binary("arith.addf", {in[1], 3}, rows).v};
+  }
+
+  /// The same with the weights that the numbers stand for.
+  Value weightSlices(Emitter a, Emitter b, Val block, Value acc) {
+    bindSlices(a, block, 2), bindSlices(b, block, 1);
+    std::vector<Val> memo;
+    const Val va = slicedRows(a), weight = b.cast(b.value(node_.body, node_.rhs, memo), DType::F32, op(node_.lhs).dtype);
+    return tb::dot(k_.b, k_.loc, va.v, b.widen(weight, b.frame.full()).v, acc);
+  }
+
+  /// 16 + a number of four bits, as a float of 16 bits: the number becomes the first bits of the mantissa, which takes no conversion.
+  Val besideSixteen(Emitter &b, Val bits, DType t) {
+    const bool brain = t == DType::BF16;
+    const int64_t first = brain ? 3 : 6, sixteen = brain ? 0x4180 : 0x4c00;
+    const Val word = b.binary("arith.ori", b.binary("arith.shli", bits, b.constant(DType::I32, 0, first)), b.constant(DType::I32, 0, sixteen));
+    auto like = [&](Type element) {
+      auto shaped = dyn_cast<ShapedType>(word.v.getType());
+      return shaped ? Type(shaped.clone(element)) : element;
+    };
+    const Value half = arith::TruncIOp::create(k_.b, k_.loc, like(k_.b.getI16Type()), word.v);
+    return {tb::bitcast(k_.b, k_.loc, half, like(computeTypeOf(k_.b.getContext(), t))), word.vary};
+  }
+
+  const Op &op(loops::ValueIdx i) const { return node_.body.ops[static_cast<size_t>(i)]; }
 
   /// Value i, with all that it is computed from, at the builder's position: a back end then computes it where it is multiplied.
   Val rightOperand(Emitter b, loops::ValueIdx i, Val kMask) {

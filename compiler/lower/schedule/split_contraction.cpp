@@ -5,6 +5,7 @@
 #include "base/rules.h"
 #include "ir/loops/access.h"
 #include "ir/loops/build.h"
+#include "ir/loops/dependences.h"
 #include "lower/schedule/product_time.h"
 #include "lower/schedule/split.h"
 #include "lower/schedule/users.h"
@@ -99,6 +100,8 @@ private:
     ProductShape s = shapeOf(n, c, program_.facts);
     // A vector times a matrix is a reduction.
     if (s.m < 16 || s.n < 16) return 1;
+    // Its warps cut k themselves.
+    if (s.m <= kRowsOfFourBits && usesFourBits(c.body, c.rhs)) return 1;
     s.summedBehind = isSummedBehind(c.stores, users);
     return bestParts(s, n.reduceRanges.back().constValue(), rule_.machine);
   }

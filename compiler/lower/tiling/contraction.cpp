@@ -192,6 +192,32 @@ void chooseCpuBlocks(DotTiling &c, const plan::Kernel &kernel, const Facts &fact
   if (c.fours && c.bk <= kShortStep && n && *n % kFoursColumns == 0 && *n / kFoursColumns >= kManyPrograms) c.bn = kFoursColumns;
 }
 
+/// Of products of few rows with numbers of four bits: warps of a program, and their steps along k; rows that a program with 16 columns has, more have 32.
+constexpr int64_t kSlices = 8, kStepOfSlices = 128, kLeastStepOfSlices = 32, kRowsOfNarrow = 8;
+
+/// Few rows of 16-bit floats times scaled numbers of four bits, which are narrowed to the rows' type: it is the memory's rate that counts, so that each number is read
+/// once, by the thread whose tensor core takes it, and sums are scaled. Changes the right operand to what is narrowed.
+bool chooseSlices(DotTiling &c, loops::ContractionSpec &node, const plan::Kernel &kernel) {
+  auto at = [&](loops::ValueIdx i) -> const Op & { return node.body.ops[static_cast<size_t>(i)]; };
+  const DType t = at(node.lhs).dtype;
+  const std::optional<int64_t> m = c.mSize.asConst(), k = c.kSize.asConst();
+  if ((t != DType::BF16 && t != DType::F16) || at(node.rhs).kind != OpKind::Cast || at(at(node.rhs).a).dtype != DType::F32) return false;
+  if (!m || *m > loops::kRowsOfFourBits || !k || c.kInner.size() != 1 || !c.kOuter.empty() || !c.batch.empty() || kernel.serial) return false;
+  loops::ContractionSpec narrow = node;
+  DotTiling sliced = c;
+  narrow.rhs = at(node.rhs).a;
+  fuseScaleAndShift(narrow);
+  if (!scaledNumberOf(narrow)) return false;
+  sliced.scalesSums = true, sliced.slices = kSlices;
+  const int64_t group = groupAlong(narrow.body, narrow.rhs, Symbol::inner(c.kInner[0]));
+  sliced.bk = stepWithin(kStepOfSlices, group);
+  if (sliced.bk < kLeastStepOfSlices || *k % sliced.bk || *k / sliced.bk < kSlices || !multipliesFourBits(narrow, sliced)) return false;
+  sliced.bm = *m <= 16 ? 16 : 32, sliced.bn = *m <= kRowsOfNarrow ? 16 : 32, sliced.warps = static_cast<int>(kSlices), sliced.stages = 1;
+  c = std::move(sliced), node = std::move(narrow);
+  applied(Rule::ScaleSums);
+  return true;
+}
+
 } // namespace
 
 std::optional<loops::ValueIdx> scaledNumberOf(const loops::ContractionSpec &node) {
@@ -290,6 +316,14 @@ std::optional<DotTiling> chooseDotTiling(plan::Kernel &kernel, const Facts &fact
     applied(Rule::SwapOperands);
   }
   if (c.n.empty()) return std::nullopt;
+  if (target.threadBlocks) {
+    c.mSize = productOf(kernel.xRanges, c.m), c.nSize = productOf(kernel.xRanges, c.n), c.kSize = productOf(kernel.rRanges, {0});
+    if (kernel.rRanges.size() == 1) {
+      c.kInner = {0};
+      if (chooseSlices(c, node, kernel)) return c;
+      c.kInner.clear();
+    }
+  }
   fuseScaleAndShift(node);
   if (!target.threadBlocks && productOf(kernel.xRanges, c.m).asConst().value_or(kFewRows + 1) <= kFewRows)
     dropNarrowing(node);

@@ -41,6 +41,9 @@ struct DotTiling {
   /// The right operand's numbers of four bits lie in bytes that have four neighbours along k side by side, then the next column; first until blocks are
   /// made: they may.
   bool fours = false;
+  /// More than 1: warps of a program take blocks of k in turns, each multiplies all rows and columns, and their sums are added in the end; `scalesSums` holds, and the
+  /// numbers are of four bits: a warp makes floats of them in the registers in which tensor cores take them.
+  int64_t slices = 1;
 };
 
 /// What a program of a contraction counts by: places in the flattened spaces of m, n and k; the block of n and the

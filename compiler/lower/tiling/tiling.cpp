@@ -137,7 +137,7 @@ private:
     }
     applied(Rule::ProductOfTiles);
     std::optional<LibraryForm> form = libraryForm(plan_, kernel, *dot, target);
-    if (!target.keepOrder) order(kernel, *dot, form.has_value(), target);
+    if (!target.keepOrder && dot->slices == 1) order(kernel, *dot, form.has_value(), target);
     if (!target.threadBlocks && !dot->packed) chooseUnpackedRows(*dot, kernel);
     if (form) forms_.emplace_back(kernel.id, std::move(*form));
     return dot;

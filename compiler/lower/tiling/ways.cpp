@@ -28,7 +28,7 @@ void addWarps(std::vector<Way> &ways, const TileTarget &target) {
 void addProducts(std::vector<Way> &ways, const plan::Plan &plan, plan::Kernel kernel, const TileTarget &target) {
   const Facts &facts = plan.program.facts;
   std::optional<DotTiling> c = chooseDotTiling(kernel, facts, target);
-  if (!c) return;
+  if (!c || c->slices > 1) return;
   const std::vector<DotBlock> blocks = dotBlocks(target, sizesOf(*c, kernel, facts));
   // A way by our kernel must not be one by the library.
   TileTarget own = target;

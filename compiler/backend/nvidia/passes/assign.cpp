@@ -287,6 +287,46 @@ void Assignment::placeAnchors() {
     if (LayoutRef copied = copiedForArithmetic(op)) set(op->getResult(0), copied);
     if (codeOf(op) == OpCode::Histogram) set(op->getResult(0), defaultLayout(shapeOf(op->getResult(0))));
   });
+  function_.walk([&](tt::LoadOp load) {
+    const auto [product, dot] = ofNumbersInWords(load);
+    if (!product) return;
+    auto place = [&](tt::LoadOp placed, LayoutRef layout) {
+      access_[placed] = layout;
+      set(placed.getResult(), layout);
+    };
+    place(load, product);
+    // The other operand lies in shared memory for nobody: warps would wait for one another for it.
+    for (mlir::OpOperand &operand : dot->getOpOperands()) {
+      auto other = operand.get().getDefiningOp<tt::LoadOp>();
+      if (operand.getOperandNumber() == 2 || !other || !access_.lookup(other)) continue;
+      const LayoutRef taken = wantedByProduct(operand);
+      if (taken && llvm::all_of(other.getResult().getUses(), [&](mlir::OpOperand &use) { return wantedByProduct(use) == taken; })) place(other, taken);
+    }
+  });
+}
+
+/// Where neighbours read the same word, of which each takes its own bits, and a product takes what comes of them: the product's layout, if its threads share nothing. A word
+/// is then read once by a thread for all that the thread takes out of it. Null for other loads; and the product.
+std::pair<LayoutRef, tt::DotOp> Assignment::ofNumbersInWords(tt::LoadOp load) {
+  const LayoutRef now = access_.lookup(load);
+  if (!now) return {};
+  const AxisInfo info = axis_.get(load.getPtr());
+  bool repeats = false;
+  for (const LinearLayout::Out &out : now->outs()) {
+    const size_t dim = size_t(&out - now->outs().data());
+    if (axis_.vectorWidth(load.getPtr(), load.getMask(), static_cast<int>(dim)) > 1) return {};
+    repeats |= info.constancy[dim] > 1 && (int64_t(1) << out.bits) > 1;
+  }
+  if (!repeats) return {};
+  mlir::Value v = load.getResult();
+  while (v.hasOneUse()) {
+    mlir::OpOperand &use = *v.getUses().begin();
+    mlir::Operation *op = use.getOwner();
+    if (auto dot = llvm::dyn_cast<tt::DotOp>(op)) return {wantedByProduct(use), dot};
+    if (classOf(codeOf(op)) != OpClass::Element || op->getNumResults() != 1 || kind(op->getResult(0)) != Kind::Placed) return {};
+    v = op->getResult(0);
+  }
+  return {};
 }
 
 /// A part of a ring's tile, or what a loop carries of it.

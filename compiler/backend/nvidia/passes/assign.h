@@ -96,6 +96,7 @@ private:
   /// entering: a value that a loop carries may lie as what the loop begins with.
   LayoutRef fromOperands(mlir::Value v, bool entering, bool evenDerived);
   LayoutRef wantedByProduct(mlir::OpOperand &use);
+  std::pair<LayoutRef, tt::DotOp> ofNumbersInWords(tt::LoadOp load);
   LayoutRef fromUses(mlir::Value v);
   LayoutRef wantedByAll(mlir::Value v);
   void set(mlir::Value v, LayoutRef layout);
