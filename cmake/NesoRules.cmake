@@ -26,6 +26,10 @@ target_include_directories(neso_flags SYSTEM INTERFACE ${PROJECT_BINARY_DIR}/com
 # C has no parameters without names, so a function of a given form may have some that it does not read.
 target_compile_options(neso_flags INTERFACE -Wall -Wextra $<$<COMPILE_LANGUAGE:C>:-Wno-unused-parameter>
                        $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<BOOL:$<TARGET_PROPERTY:NESO_EXCEPTIONS>>>>:-fno-exceptions -fno-rtti>)
+# Nothing unwinds what throws nothing: tables for it are over a megabyte of the shipped program.
+if(NESO_STATIC_LLVM)
+  target_compile_options(neso_flags INTERFACE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<BOOL:$<TARGET_PROPERTY:NESO_EXCEPTIONS>>>>:-fno-asynchronous-unwind-tables>)
+endif()
 # libstdc++ before 13.3 calls a deprecated function in its own std::stable_sort, and clang blames us for it.
 include(CheckCXXSourceCompiles)
 set(CMAKE_REQUIRED_FLAGS "-std=c++20 -Werror=deprecated-declarations")
