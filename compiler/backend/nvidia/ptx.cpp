@@ -7,7 +7,10 @@
 #include "backend/common/llvm_common.h"
 #include "base/diagnostics.h"
 #include "llvm/ADT/SmallString.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/PatternMatch.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/CommandLine.h"
@@ -47,6 +50,26 @@ std::unique_ptr<llvm::TargetMachine> makeTargetMachine(const Chip &chip) {
       triple, chip.arch, features, options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
 }
 
+/// (x & a) | b of constants is one instruction, which ptxas makes two of: each has room for one constant, and it moves none to a register for that. A number that becomes
+/// the mantissa of a float, as those of narrow weights do, is computed so.
+static void joinMasks(llvm::Module &module) {
+  constexpr const char *kAndOr = "0xEA"; // of lop3: (0xF0 & 0xCC) | 0xAA
+  // Below this are parts of indices, which LLVM still folds into addresses.
+  constexpr uint64_t kExponents = 1 << 24;
+  for (llvm::Function &f : module)
+    for (llvm::BasicBlock &block : f)
+      for (llvm::Instruction &op : llvm::make_early_inc_range(block)) {
+        llvm::Value *x = nullptr;
+        uint64_t mask = 0, bits = 0;
+        using namespace llvm::PatternMatch;
+        if (!op.getType()->isIntegerTy(32) || !match(&op, m_Or(m_And(m_Value(x), m_ConstantInt(mask)), m_ConstantInt(bits))) || bits < kExponents) continue;
+        llvm::IRBuilder<> b(&op);
+        const std::string text = "lop3.b32 $0, $1, " + std::to_string(mask) + ", " + std::to_string(bits) + ", " + kAndOr + ";";
+        op.replaceAllUsesWith(b.CreateCall(llvm::InlineAsm::get(llvm::FunctionType::get(b.getInt32Ty(), {b.getInt32Ty()}, false), text, "=r,r", /*hasSideEffects=*/false), {x}));
+        op.eraseFromParent();
+      }
+}
+
 void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   PassAnalyses analyses(machine);
   // Library code comes in as calls; what is left of it after inlining goes.
@@ -65,6 +88,7 @@ void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   fpm.addPass(llvm::SimplifyCFGPass());
   mpm.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(fpm)));
   mpm.run(module, analyses.module);
+  joinMasks(module);
 }
 
 namespace {
