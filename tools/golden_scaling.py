@@ -210,6 +210,33 @@ def row_updates():
     ]
 
 
+def places_in_turn():
+    """Elements that are added to computed places along the last dimension: some of one vector of lanes go to the same place, some to none."""
+    few, i = "i64 3x45 <7", "i64 45 <7"
+    def added(x, at, v):
+        return x.scatter_add(1, at, v), x.scatter_add(1, at[:, :8], v[:, :8] * v[:, 8:16])
+    def extremes(x, at, v):
+        return x.scatter_reduce(1, at, v, "amax"), x.scatter_reduce(1, at, v, "amin", include_self=False)
+    def image(g, x, grid):
+        return tuple(torch.ops.aten.grid_sampler_2d_backward(g, x, grid * 1.4, mode, padding, False, [True, True]) for mode, padding in ((0, 0), (0, 2), (1, 1), (2, 0)))
+    return [
+        *[c(f"added_{t}", added, f"{t} 3x7", few, f"{t} 3x45") for t in ("f32", "f64", "bf16", "f16", "i64", "i32", "u8")],
+        *[c(f"extremes_{t}", extremes, f"{t} 3x7", few, f"{t} 3x45") for t in ("f32", "i64", "i32", "u8")],
+        c("put", lambda x, i, j, v: x.index_put((i, j), v, accumulate=True), "f32 7x7", i, i, "f32 45"), c("counted", lambda i, w: (torch.bincount(i, minlength=7), torch.bincount(i, w, minlength=9)), i, "f32 45"), c("histogram", lambda x: torch.histc(x, 9, -1, 1), "f32 301"),
+        c("image", image, "f32 2x3x5x19", "f32 2x3x6x7", "f32 2x5x19x2 u"), c("looked_up", lambda g, i: torch.ops.aten.embedding_dense_backward(g, i, 7, 2, False), "f32 45x3", i),
+        c("dynamic", lambda x, at, v: x.scatter_add(1, at, v), "f32 3x7", few, "f32 3x45", more=[["f32 5x7", "i64 5x17 <7", "f32 5x17"], ["f32 2x7", "i64 2x130 <7", "f32 2x130"]], dynamic=({0: B}, {0: B, 1: N}, {0: B, 1: N})),
+    ]
+
+
+def folded():
+    """Windows added up where strides pass over taps: stride and dilation with and without a common factor, windows that the stride divides and others."""
+    def ways(x):
+        return [F.fold(x[:, :, :n], size, kernel, dilation, padding, stride) for n, size, kernel, dilation, padding, stride in (
+            (9, (11, 12), (4, 4), 1, 1, 4), (12, (13, 11), (4, 4), (2, 1), 2, (3, 4)), (4, (12, 15), (4, 4), (3, 2), 0, (2, 6)), (6, (17, 10), (4, 4), (2, 1), 0, (4, 5)), (8, (12, 11), (4, 4), (1, 2), 1, (6, 2)), (6, (6, 5), (4, 4), 1, 0, 1))]
+    return [c("ways", ways, "f32 2x32x12"), c("half", ways, "bf16 2x32x12"), c("image", lambda x: F.fold(x, (9, 14), (3, 6), stride=(2, 4)), "f32 36x12"),
+            c("dynamic", lambda x: F.fold(x, (11, 12), 4, 1, 1, 4), "f32 2x32x9", more=[["f32 3x32x9"]], dynamic=({0: B},))]
+
+
 def both_ways():
     """Reductions whose operands are contiguous along the results as well as along the sum."""
     pool1, pool2, average = F.max_pool1d, F.max_pool2d, F.avg_pool1d
@@ -292,4 +319,4 @@ def short_products():
 
 
 def groups():
-    return {f.__name__: f() for f in (any_length, mirrored, bags, long_sorts, selections, searches, transforms, phases, sliding_windows, wide_products, columns, inverses, polynomials, side_by_side, row_updates, both_ways, of_joins, short_products)}
+    return {f.__name__: f() for f in (any_length, mirrored, bags, long_sorts, selections, searches, transforms, phases, sliding_windows, wide_products, columns, inverses, polynomials, side_by_side, row_updates, places_in_turn, folded, both_ways, of_joins, short_products)}

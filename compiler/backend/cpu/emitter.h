@@ -195,6 +195,7 @@ private:
   /// such.
   llvm::SmallVector<size_t, 8> interleavedWith(size_t first, llvm::ArrayRef<PlacedStore> stores);
   void emitAtomic(mlir::Operation *op);
+  void emitInTurn(mlir::Operation *op);
   void emitHistogram(mlir::Operation *op);
 
   // ---- loops (loops.cpp)

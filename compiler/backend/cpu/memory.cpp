@@ -5,6 +5,7 @@
 
 #include "backend/cpu/emitter.h"
 #include "backend/cpu/places.h"
+#include "ir/tile/attributes.h"
 #include "ir/tile/tile.h"
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/Analysis/VectorUtils.h"
@@ -551,9 +552,60 @@ llvm::AtomicOrdering orderingOf(mlir::Operation *op) {
   default: return llvm::AtomicOrdering::AcquireRelease;
   }
 }
+
+llvm::AtomicRMWInst::BinOp rmwOf(mlir::Operation *op) {
+  using R = llvm::AtomicRMWInst;
+  static constexpr R::BinOp kOps[] = {R::BAD_BINOP, R::And, R::Or,   R::Xor,  R::Add, R::FAdd,
+                                      R::Max,       R::Min, R::UMax, R::UMin, R::Xchg};
+  return kOps[op->getAttrOfType<mlir::IntegerAttr>("atomic_rmw_op").getInt()];
+}
 } // namespace
 
+/// An update without another program beside it: lanes compute together where and what; each then loads, combines and stores.
+void Emitter::emitInTurn(mlir::Operation *op) {
+  using R = llvm::AtomicRMWInst;
+  const mlir::Type element = elementOf(op->getOperand(1).getType());
+  llvm::Type *type = memoryTypeOf(element);
+  const llvm::Align align(static_cast<uint64_t>(bytesOf(element)));
+  const R::BinOp kind = rmwOf(op);
+  auto combined = [&](Value *old, Value *x) -> Value * {
+    switch (kind) {
+    case R::FAdd: {
+      if (bytesOf(element) >= 4) return b.CreateFAdd(old, x);
+      mlir::Type f32 = mlir::Float32Type::get(op->getContext());
+      return convertFloat(b.CreateFAdd(convertFloat(old, element, f32, false), convertFloat(x, element, f32, false)), f32, element, false);
+    }
+    case R::Add: return b.CreateAdd(old, x);
+    case R::Max: return b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, old, x);
+    case R::Min: return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, old, x);
+    case R::UMax: return b.CreateBinaryIntrinsic(llvm::Intrinsic::umax, old, x);
+    case R::UMin: return b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, old, x);
+    default: NESO_UNREACHABLE("an update in turn of another kind");
+    }
+  };
+  auto one = [&](Value *pointer, Value *x) { b.CreateAlignedStore(combined(b.CreateAlignedLoad(type, pointer, align), x), pointer, align); };
+  const bool hasMask = op->getNumOperands() > 2;
+  llvm::SmallVector<mlir::Value, 4> values(op->getOperands().begin(), op->getOperands().end());
+  const Shape shape = shapeOf(op->getOperand(0).getType());
+  const Nest nest = planNest(shape, values, caps_.f32Lanes);
+  sink([&] {
+    speculating_ = false;
+    runNest(nest, {}, [&](const Index &index) {
+      Value *pointer = vec(eval(op->getOperand(0), index)), *x = vec(eval(op->getOperand(1), index));
+      Value *mask = hasMask ? vec(eval(op->getOperand(2), index)) : nullptr;
+      for (int64_t l = 0; l < width_; ++l) {
+        auto lane = [&](Value *v) { return width_ == 1 ? v : b.CreateExtractElement(v, static_cast<uint64_t>(l)); };
+        if (mask)
+          ifThen(lane(mask), [&] { one(lane(pointer), lane(x)); });
+        else
+          one(lane(pointer), lane(x));
+      }
+    });
+  });
+}
+
 void Emitter::emitAtomic(mlir::Operation *op) {
+  if (op->hasAttr(tile::kInTurnAttr) && isTensor(op->getOperand(0).getType()) && op->getResult(0).use_empty()) return emitInTurn(op);
   const OpCode code = codeOf(op);
   const bool tensor = isTensor(op->getOperand(0).getType());
   const llvm::AtomicOrdering order = orderingOf(op);
@@ -589,9 +641,7 @@ void Emitter::emitAtomic(mlir::Operation *op) {
       return b.CreateBitCast(b.CreateExtractValue(pair, 0), type);
     }
     using R = llvm::AtomicRMWInst;
-    static constexpr R::BinOp kOps[] = {R::BAD_BINOP, R::And, R::Or,   R::Xor,  R::Add, R::FAdd,
-                                        R::Max,       R::Min, R::UMax, R::UMin, R::Xchg};
-    const R::BinOp rmw = kOps[op->getAttrOfType<mlir::IntegerAttr>("atomic_rmw_op").getInt()];
+    const R::BinOp rmw = rmwOf(op);
     if (rmw == R::FAdd && bytesOf(element) < 4) {
       // Narrow floats: a compare-and-swap loop around the rounded sum.
       mlir::Type f32 = mlir::Float32Type::get(op->getContext());

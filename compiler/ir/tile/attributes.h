@@ -17,5 +17,7 @@ inline constexpr const char *kValidNAttr = "tt.valid_n";
 inline constexpr const char *kSlotRowsAttr = "ttg.rows";
 /// Unit of a tt.reduce: lanes that are masked off hold what changes no result.
 inline constexpr const char *kMaskedLanesNeutralAttr = "tt.masked_lanes_neutral";
+/// Of an update of memory: no other program runs meanwhile, so it need not be atomic, and its elements update in their order.
+inline constexpr const char *kInTurnAttr = "tt.in_turn";
 
 } // namespace neso::tile

@@ -1,5 +1,6 @@
 #include "ir/tile/build.h"
 
+#include "ir/tile/attributes.h"
 #include "ir/tile/tile.h"
 
 namespace neso::tile {
@@ -53,7 +54,7 @@ void store(OpBuilder &b, Location loc, Value ptr, Value value, Value mask) {
   tt::StoreOp::create(b, loc, ptr, value, mask, tt::CacheModifier::NONE);
 }
 
-void atomicRmw(OpBuilder &b, Location loc, AtomicKind kind, Value ptr, Value value, Value mask) {
+void atomicRmw(OpBuilder &b, Location loc, AtomicKind kind, Value ptr, Value value, Value mask, bool inTurn) {
   tt::RMWOp op = tt::RMWOp::ADD;
   switch (kind) {
   case AtomicKind::Add: op = tt::RMWOp::ADD; break;
@@ -63,8 +64,9 @@ void atomicRmw(OpBuilder &b, Location loc, AtomicKind kind, Value ptr, Value val
   case AtomicKind::UMin: op = tt::RMWOp::UMIN; break;
   case AtomicKind::UMax: op = tt::RMWOp::UMAX; break;
   }
-  tt::AtomicRMWOp::create(b, loc, value.getType(), op, ptr, value, mask, tt::MemSemantic::RELAXED,
-                          tt::MemSyncScope::GPU);
+  auto rmw = tt::AtomicRMWOp::create(b, loc, value.getType(), op, ptr, value, mask, tt::MemSemantic::RELAXED,
+                                     tt::MemSyncScope::GPU);
+  if (inTurn) rmw->setAttr(kInTurnAttr, b.getUnitAttr());
 }
 
 Value bitcast(OpBuilder &b, Location loc, Value x, Type to) { return tt::BitcastOp::create(b, loc, to, x); }

@@ -1,5 +1,6 @@
 // Operators made of others that fit no other family.
 #include <cmath>
+#include <numeric>
 
 #include "lower/graph_to_loops/bisect.h"
 #include "lower/graph_to_loops/linalg.h"
@@ -143,17 +144,40 @@ static Tensors col2im(OpCall &o) {
   Sizes out = o.out().sizes;
   if (flat) out.insert(out.begin(), Expr(1));
   DType acc = computeType(x.dtype());
-  // Each pixel gathers from the windows that cover it.
-  Tensor r =
-      o.ctx.reduce(loops::ReduceKind::Sum, acc, out, {k[0], k[1]}, [=](BodyBuilder &b, const Index &i, const Index &r) {
-        Expr y = i[2] + p[0] - r[0] * dil[0], z = i[3] + p[1] - r[1] * dil[1];
-        Val ok = b.compare(OpKind::Eq, mod(y, st[0]), 0) && b.compare(OpKind::Eq, mod(z, st[1]), 0);
-        Expr wy = floorDiv(y, st[0]), wz = floorDiv(z, st[1]);
-        ok = ok && b.inRange(wy, 0, oh) && b.inRange(wz, 0, ow);
-        return b.masked(
-            ok, [&] { return x.at(b, {i[0], i[1] * k[0] * k[1] + r[0] * k[1] + r[1], wy * ow + wz}); },
-            b.constant(acc, 0));
-      })[0];
+  // Each pixel gathers from the windows that cover it: position p of the padded image meets the taps r with p = r * dilation (mod stride) alone, which is
+  // one of every `every` taps.
+  struct Taps {
+    Expr every = 1, shared = 1, inverse = 1, count;
+  } taps[2];
+  for (size_t d = 0; d < 2; ++d) {
+    taps[d].count = k[d];
+    const auto s = st[d].asConst(), step = dil[d].asConst();
+    if (!s || !step) continue;
+    const int64_t shared = std::gcd(*s, *step), every = *s / shared;
+    int64_t inverse = 1;
+    while (inverse < every && inverse * (*step / shared) % every != 1) ++inverse;
+    taps[d] = {every, shared, inverse, ceilDiv(k[d], every)};
+  }
+  auto term = [=](BodyBuilder &b, const Index &i, const Index &r) {
+    Val ok = b.isTrue();
+    Expr tap[2], window[2];
+    for (size_t d = 0; d < 2; ++d) {
+      const Expr at = i[d + 2] + p[d], every = taps[d].every;
+      tap[d] = r[d];
+      if (!every.isConst(1)) {
+        tap[d] = mod(floorDiv(at, taps[d].shared) * taps[d].inverse, every) + every * r[d];
+        if (!mod(k[d], every).isConst(0)) ok = ok && b.inRange(tap[d], 0, k[d]);
+      }
+      const Expr first = at - tap[d] * dil[d];
+      // Of the taps that `every` picks, all meet a window where stride and dilation share no factor.
+      if (!st[d].isConst(1) && (st[d] != every || !taps[d].shared.isConst(1))) ok = ok && b.compare(OpKind::Eq, mod(first, st[d]), 0);
+      window[d] = floorDiv(first, st[d]);
+      ok = ok && b.inRange(window[d], 0, d == 0 ? oh : ow);
+    }
+    return b.masked(
+        ok, [&] { return x.at(b, {i[0], i[1] * k[0] * k[1] + tap[0] * k[1] + tap[1], window[0] * ow + window[1]}); }, b.constant(acc, 0));
+  };
+  Tensor r = o.ctx.reduce(loops::ReduceKind::Sum, acc, out, {taps[0].count, taps[1].count}, term)[0];
   r = cast(r, x.dtype());
   return {flat ? select(r, 0, 0) : r};
 }

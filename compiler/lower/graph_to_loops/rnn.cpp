@@ -9,7 +9,7 @@ namespace neso::lower {
 
 namespace {
 enum class Cell { Lstm, Gru, Tanh, Relu };
-/// Beyond so many steps there is a loop: the program would grow without bound.
+/// Beyond so many steps of all layers and directions there are loops: the program would grow without bound, and on a CPU a turn takes no longer.
 constexpr int64_t kMostUnrolled = 256;
 struct State {
   Tensor h, c;
@@ -125,7 +125,7 @@ static Tensors rnnOp(OpCall &o, Cell kind) {
       Tensor gx = linear(in, wih, bih);
       State s{select(h0, 0, static_cast<int64_t>(at)), c0.valid() ? select(c0, 0, static_cast<int64_t>(at)) : Tensor()};
       const Direction d{kind, dir == 1, whh, bhh, proj, hidden};
-      outs.push_back(steps && *steps <= kMostUnrolled ? unrolled(d, gx, *steps, s) : inTurns(d, gx, length, s));
+      outs.push_back(steps && *steps * layers * directions <= kMostUnrolled ? unrolled(d, gx, *steps, s) : inTurns(d, gx, length, s));
       lastH.push_back(unsqueeze(s.h, 0));
       if (s.c.valid()) lastC.push_back(unsqueeze(s.c, 0));
     }

@@ -356,7 +356,7 @@ void Emitter::store(const loops::Store &s, Val value, Val mask) {
   if (!inMemory) return;
   k.dirty.insert(s.buffer);
   bool set = s.mode == loops::StoreMode::Set;
-  if (!set && !k.kernel.serial) return update(s, value, mask);
+  if (!set && (!k.kernel.serial || k.inTurn)) return update(s, value, mask);
   Val at = pointer(s.buffer, e);
   mask = andMask(mask, tileMask(set ? at.vary : at.vary | value.vary));
   unsigned vary = at.vary | (set ? 0 : value.vary) | (mask ? mask.vary : 0);
@@ -412,7 +412,7 @@ void Emitter::store(const loops::Store &s, Val value, Val mask) {
 /// value varies.
 void Emitter::update(const loops::Store &s, Val value, Val mask) {
   DType dtype = k.plan.program.buffer(s.buffer).dtype;
-  NESO_CHECK(k.target.threadBlocks && hasAtomic(s.mode, dtype),
+  NESO_CHECK((k.target.threadBlocks || k.inTurn) && hasAtomic(s.mode, dtype),
              "an update that is no instruction by programs in no order");
   unsigned lanes = frame.full() & ~notAlong;
   mask = andMask(mask, tileMask(lanes));
@@ -424,7 +424,7 @@ void Emitter::update(const loops::Store &s, Val value, Val mask) {
   K kind = s.mode == loops::StoreMode::AtomicAdd   ? (isFloat(dtype) ? K::FAdd : K::Add)
            : s.mode == loops::StoreMode::AtomicMin ? (uns ? K::UMin : K::Min)
                                                    : (uns ? K::UMax : K::Max);
-  tb::atomicRmw(k.b, k.loc, kind, at.v, value.v, mask.v);
+  tb::atomicRmw(k.b, k.loc, kind, at.v, value.v, mask.v, k.inTurn);
 }
 
 } // namespace neso

@@ -45,6 +45,7 @@ struct KernelContext {
   /// Buffers in memory that the kernel has stored to since the program's threads last waited for one another. A thread
   /// that loads one of them must wait first: another thread may have stored the element.
   std::set<loops::BufferId> dirty;
+  bool inTurn = false; // the lanes of a program update memory one after another (LoopTiling)
 
   bool writes(loops::BufferId buffer) const; // is it stored to anywhere in the kernel?
 };

@@ -398,6 +398,7 @@ private:
 } // namespace
 
 void emitLoopKernel(KernelContext &k, const Facts &facts, const LoopTiling &tiling) {
+  k.inTurn = tiling.inTurn;
   LoopKernel(k, facts, tiling).run();
 }
 

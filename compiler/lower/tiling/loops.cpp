@@ -172,9 +172,10 @@ private:
     switch (out_.shape) {
     case Shape::Pointwise:
     case Shape::Unrolled:
-      // Updates of computed places happen one after another, in order: the same sums in every run, and any operator can
-      // do it.
-      if (!x().empty() && (!kernel_.serial || updatesRows())) blockPointwise();
+      // Updates of computed places happen one after another, in order: the same sums in every run, and any operator can do it.
+      if (x().empty()) break;
+      out_.inTurn = kernel_.serial && !updatesRows() && updatesInTurn();
+      if (!kernel_.serial || out_.inTurn || updatesRows()) blockPointwise();
       break;
     case Shape::Rows: blockRows(); break;
     case Shape::Columns: blockColumns(); break;
@@ -260,6 +261,27 @@ private:
     }
     for (auto [buffer, times] : writes) apart &= times == 1 && !reads.count(buffer);
     return apart;
+  }
+
+  /// Whether all that the kernel writes are updates, each of a buffer of its own that nothing reads: then the lanes of a vector compute together where
+  /// and what, and each updates when those before it have.
+  bool updatesInTurn() const {
+    if (target_.threadBlocks || usualSize(x().back(), facts_) < 8) return false;
+    std::map<int64_t, int> writes;
+    std::set<int64_t> reads;
+    bool fits = true;
+    for (const Node &n : nodes()) {
+      if (n.kind() != Node::Kind::Pointwise) return false;
+      loops::forEachAccess(n, [&](const loops::Access &a) {
+        fits &= !a.whole();
+        if (!a.writes()) reads.insert(a.buffer.value);
+        if (!a.writes()) return;
+        ++writes[a.buffer.value];
+        fits &= a.mode == loops::AccessMode::Update && hasAtomic(a.update, plan_.program.buffer(a.buffer).dtype);
+      });
+    }
+    for (auto [buffer, times] : writes) fits &= times == 1 && !reads.count(buffer);
+    return fits;
   }
 
   /// A dimension other than the last along which some access is contiguous: the kernel transposes.

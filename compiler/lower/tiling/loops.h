@@ -38,6 +38,8 @@ struct LoopTiling {
   bool keepsLoads = false;
   /// Of the space that it reads, the kernel stores nothing, and passes over it once: memory read need not be kept.
   bool streams = false;
+  /// The elements of a program update memory one after another, by tiles of lanes.
+  bool inTurn = false;
   int warps = 1;
 };
 
