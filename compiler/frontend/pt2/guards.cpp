@@ -71,6 +71,8 @@ std::optional<Expr> GuardReader::read(std::string_view text, std::string &why) c
   // Each "L[…].size()[i]" becomes a symbol of its own, which is replaced after parsing.
   std::string plain;
   SymbolMap<Expr> values;
+  // Whatever is made of sizes and strides without a minus is not negative.
+  bool mayBeNegative = text.find('-') != std::string_view::npos || !(text.ends_with(" >= 0.0") || text.ends_with(" >= 0"));
   while (true) {
     size_t at = text.find("L[");
     while (at != std::string_view::npos && at > 0 &&
@@ -118,7 +120,7 @@ std::optional<Expr> GuardReader::read(std::string_view text, std::string &why) c
       const graph::Value &v = model_.graph.value(input.value);
       constexpr std::string_view offset = ".storage_offset()", rank = ".dim()";
       if (v.kind == graph::Value::Kind::SymInt)
-        value = v.expr;
+        value = v.expr, mayBeNegative = true;
       else if (indexed(".size()[", v.type.sizes) || indexed(".shape[", v.type.sizes) ||
                indexed(".stride()[", v.type.strides)) {
       } else if (text.substr(0, offset.size()) == offset) {
@@ -138,6 +140,8 @@ std::optional<Expr> GuardReader::read(std::string_view text, std::string &why) c
     values.emplace(Symbol::size(name), value);
   }
   Result<Expr> e = parseExpr(plain);
+  const bool isOne = plain.find(" and ") == plain.npos && plain.find(" or ") == plain.npos && plain.find("not ") == plain.npos;
+  if (!e && !mayBeNegative && isOne) return Expr(1);
   if (!e) {
     why = "it is no expression over sizes";
     return std::nullopt;

@@ -407,7 +407,7 @@ static void addDistances(OpTable &t) {
                     }))};
   });
   t.add("triplet_margin_loss.default", tripletMargin);
-  t.add("cdist.default _cdist_forward.default", cdistOp);
+  t.add("cdist.default _cdist_forward.default _euclidean_dist.default", cdistOp);
   t.add("dist.default", [](OpCall &o) -> Tensors {
     return {vectorNorm(sub(o.t("self"), o.t("other")), o.number("p", 2), {}, false, o.out().dtype)};
   });
