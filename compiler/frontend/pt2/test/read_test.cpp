@@ -172,6 +172,19 @@ TEST(Read, AGuardIsAnExpression) {
   EXPECT_EQ(m->warnings[0].kind, diag::GuardIgnored);
 }
 
+// def forward(self, *x): the file names the leaves x_0, …, and guards say L['x'][0].
+TEST(Read, AGuardOfSeveralPositionalArguments) {
+  test::Members members = test::membersOf("sizes.pt2");
+  std::string &json = test::member(members, "models/model.json");
+  ASSERT_TRUE(test::replace(json, "\"forward_arg_names\": [\"x\"", "\"forward_arg_names\": [\"x_0\""));
+  ASSERT_TRUE(test::replace(json, "\"guards_code\": [", "\"guards_code\": [\"2*L['x'][0].size()[0] > 7\", \"L['x'][1].size()[0] > 7\", "));
+  Result<graph::Model> m = test::read(test::zip(members));
+  ASSERT_TRUE(m) << m.error().str();
+  Expr n = m->graph.value(m->inputs[0].value).type.sizes[0];
+  ASSERT_FALSE(m->guards.empty());
+  EXPECT_EQ(m->guards[0], lt(7, 2 * n));
+}
+
 TEST(StackTrace, InnermostUserLine) {
   SourceLoc l = innermostUserLine("File \"a.py\", line 3, in forward\n  f()\nFile "
                                   "\"lib/site-packages/torch/nn/relu.py\", line 9, in forward\n  g()");
