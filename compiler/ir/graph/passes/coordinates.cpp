@@ -18,6 +18,9 @@ namespace {
 
 constexpr int kCoordinates = 1; // torch.sparse_coo in files
 
+constexpr std::initializer_list<std::string_view> kMakers = {"aten.sparse_coo_tensor.indices_size", "aten._sparse_coo_tensor_unsafe.default",
+                                                            "aten._sparse_coo_tensor_with_dims_and_tensors.default"};
+
 bool oneOf(std::string_view s, std::initializer_list<std::string_view> names) { return std::find(names.begin(), names.end(), s) != names.end(); }
 
 /// indices: one row a dimension that has coordinates, one column an element; values: of each element, with the other dimensions behind.
@@ -96,7 +99,7 @@ private:
   }
 
   bool make(const Node &n) {
-    if (!oneOf(n.target, {"aten.sparse_coo_tensor.indices_size", "aten._sparse_coo_tensor_unsafe.default", "aten._sparse_coo_tensor_with_dims_and_tensors.default"})) return false;
+    if (!oneOf(n.target, kMakers)) return false;
     const ValueId indices = tensor(n, "indices"), values = tensor(n, "values"), made = n.outputs[0][0];
     const auto *size = n.arg("size") ? std::get_if<std::vector<IntOrSym>>(n.arg("size")) : nullptr;
     if (!indices.valid() || !values.valid() || !size || typeOf(indices).rank() != 2 || typeOf(values).rank() < 1) return false;
@@ -164,10 +167,10 @@ private:
     const ValueId result = n.outputs[0][0];
     if (oneOf(n.target, {"aten.to_dense.default", "aten._to_dense.default"})) return define(result, dense(n));
     if (oneOf(n.target, {"aten._sparse_sum.default", "aten.sum.default"})) return define(result, sum(n));
-    if (oneOf(n.target, {"aten._sparse_mm.default"})) return define(result, product(n, "sparse", "dense"));
-    if (oneOf(n.target, {"aten.mm.default"})) return define(result, product(n, "self", "mat2"));
-    if (oneOf(n.target, {"aten.matmul.default"})) return define(result, product(n, "self", "other"));
-    if (oneOf(n.target, {"aten.mv.default"})) return define(result, product(n, "self", "vec"));
+    if (n.target == "aten._sparse_mm.default") return define(result, product(n, "sparse", "dense"));
+    if (n.target == "aten.mm.default") return define(result, product(n, "self", "mat2"));
+    if (n.target == "aten.matmul.default") return define(result, product(n, "self", "other"));
+    if (n.target == "aten.mv.default") return define(result, product(n, "self", "vec"));
     if (oneOf(n.target, {"aten.addmm.default", "aten._sparse_addmm.default"})) return define(result, sumWithProduct(n));
     return false;
   }
@@ -258,6 +261,11 @@ private:
 };
 
 } // namespace
+
+bool isOfCoordinates(std::string_view target) {
+  return oneOf(target, kMakers) || oneOf(target, {"aten.to_dense.default", "aten._to_dense.default", "aten.coalesce.default", "aten._coalesce.default", "aten._sparse_mm.default",
+                                                  "aten._sparse_addmm.default", "aten._sparse_sum.default"});
+}
 
 Status writeOutCoordinates(Model &m) {
   Status status = Status::ok();

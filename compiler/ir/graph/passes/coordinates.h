@@ -8,10 +8,14 @@
 // It comes before all that looks at values, none of which knows such tensors. Errors: OpRefused for calls that it does not know, UnsupportedLayout for
 // results of the model.
 #pragma once
+#include <string_view>
+
 #include "ir/graph/graph.h"
 
 namespace neso::graph {
 
 Status writeOutCoordinates(Model &model);
+/// Whether the operator is for sparse tensors alone, and known here.
+bool isOfCoordinates(std::string_view target);
 
 } // namespace neso::graph

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "base/rules.h"
 #include "ir/graph/ops.h"
@@ -51,6 +52,14 @@ const std::unordered_map<std::string, std::string> &sameByTarget() {
   return table;
 }
 
+/// Those whose arguments are put elsewhere.
+constexpr std::pair<std::string_view, std::string_view> kOther[] = {
+    {"prims.broadcast_in_dim.default", "aten.expand.default"}, {"prims.iota.default", "aten.arange.start_step"}, {"prims.full.default", "aten.full.default"},
+    {"prims.full_like.default", "aten.full_like.default"},     {"prims.empty.default", "aten.empty.memory_format"}, {"prims.device_put.default", "aten.alias.default"},
+    {"prims.sum.default", "aten.sum.dim_IntList"},             {"prims.amax.default", "aten.amax.default"},         {"prims.amin.default", "aten.amin.default"},
+    {"prims.var.default", "aten.var.correction"},
+};
+
 class Opener {
 public:
   Opener(Graph &g, std::vector<Node> &nodes) : g_(g), nodes_(nodes) {}
@@ -69,24 +78,22 @@ private:
   std::optional<Node> opened(const Node &n) {
     if (n.target == "prims.div.default" && isInteger(n))
       return call(n, "aten.div.Tensor_mode", {n.args[0], n.args[1], std::string("trunc")});
-    if (const auto it = sameByTarget().find(n.target); it != sameByTarget().end()) return call(n, it->second, n.args);
-    if (n.target == "prims.broadcast_in_dim.default") return broadcast(n);
-    if (n.target == "prims.iota.default") return iota(n);
-    if (n.target == "prims.full.default") return call(n, "aten.full.default", {n.args[0], n.args[1], given(n, "dtype")});
-    if (n.target == "prims.full_like.default") return call(n, "aten.full_like.default", {n.args[0], n.args[1], given(n, "dtype")});
-    if (n.target == "prims.empty.default") return call(n, "aten.empty.memory_format", {n.args[0], given(n, "dtype")});
-    if (n.target == "prims.device_put.default") return call(n, "aten.alias.default", {n.args[0]});
+    const std::optional<std::string> as = primitiveAs(n.target);
+    if (!as) return std::nullopt;
+    if (sameByTarget().count(n.target)) return call(n, *as, n.args);
+    if (n.target == "prims.broadcast_in_dim.default") return broadcast(n, *as);
+    if (n.target == "prims.iota.default") return iota(n, *as);
+    if (n.target == "prims.full.default" || n.target == "prims.full_like.default") return call(n, *as, {n.args[0], n.args[1], given(n, "dtype")});
+    if (n.target == "prims.empty.default") return call(n, *as, {n.args[0], given(n, "dtype")});
+    if (n.target == "prims.device_put.default") return call(n, *as, {n.args[0]});
+    // What is left are reductions.
     if (!someDims(n)) return std::nullopt;
-    if (n.target == "prims.sum.default") return call(n, "aten.sum.dim_IntList", {n.args[0], n.args[1], false, given(n, "output_dtype")});
-    if (n.target == "prims.amax.default" && none(n, "output_dtype")) return call(n, "aten.amax.default", {n.args[0], n.args[1], false});
-    if (n.target == "prims.amin.default" && none(n, "output_dtype")) return call(n, "aten.amin.default", {n.args[0], n.args[1], false});
-    if (n.target == "prims.var.default" && none(n, "output_dtype")) {
-      Node var = call(n, "aten.var.correction", {n.args[0], n.args[1]});
-      var.argNames = {"self", "dim", "correction"};
-      var.args.push_back(given(n, "correction"));
-      return var;
-    }
-    return std::nullopt;
+    if (n.target == "prims.sum.default") return call(n, *as, {n.args[0], n.args[1], false, given(n, "output_dtype")});
+    if (!none(n, "output_dtype")) return std::nullopt;
+    if (n.target != "prims.var.default") return call(n, *as, {n.args[0], n.args[1], false});
+    Node var = call(n, *as, {n.args[0], n.args[1], given(n, "correction")});
+    var.argNames = {"self", "dim", "correction"};
+    return var;
   }
 
   static Node call(const Node &n, std::string target, std::vector<Argument> args) {
@@ -111,7 +118,7 @@ private:
     return std::holds_alternative<None>(n.args[1]) || (dims && !dims->empty());
   }
 
-  std::optional<Node> broadcast(const Node &n) {
+  std::optional<Node> broadcast(const Node &n, const std::string &as) {
     const ValueId *x = std::get_if<ValueId>(&n.args[0]);
     const auto *dims = std::get_if<std::vector<IntOrSym>>(&n.args[2]);
     const TensorType *out = resultOf(n);
@@ -132,17 +139,17 @@ private:
       t.strides = contiguousStrides(t.sizes);
       y = emitCall(g_, nodes_, n, "aten.unsqueeze.default", {y, static_cast<int64_t>(k)}, n.name + "." + std::to_string(k), std::move(t));
     }
-    return call(n, "aten.expand.default", {y, n.args[1]});
+    return call(n, as, {y, n.args[1]});
   }
 
   /// start, start + step, …: as many as are asked for.
-  std::optional<Node> iota(const Node &n) const {
+  static std::optional<Node> iota(const Node &n, const std::string &as) {
     const int64_t *start = std::get_if<int64_t>(n.arg("start")), *step = std::get_if<int64_t>(n.arg("step")), *length = std::get_if<int64_t>(&n.args[0]);
     if (!start || !step) return std::nullopt;
-    if (*start == 0 && *step == 1) return call(n, "aten.arange.start_step", {int64_t(0), n.args[0], int64_t(1), given(n, "dtype")});
+    if (*start == 0 && *step == 1) return call(n, as, {int64_t(0), n.args[0], int64_t(1), given(n, "dtype")});
     int64_t end = 0;
     if (!length || __builtin_mul_overflow(*length, *step, &end) || __builtin_add_overflow(end, *start, &end)) return std::nullopt;
-    return call(n, "aten.arange.start_step", {*start, end, *step, given(n, "dtype")});
+    return call(n, as, {*start, end, *step, given(n, "dtype")});
   }
 
   Graph &g_;
@@ -150,6 +157,13 @@ private:
 };
 
 } // namespace
+
+std::optional<std::string> primitiveAs(std::string_view target) {
+  if (const auto it = sameByTarget().find(std::string(target)); it != sameByTarget().end()) return it->second;
+  for (const auto &[name, as] : kOther)
+    if (name == target) return std::string(as);
+  return std::nullopt;
+}
 
 void openPrimitives(Model &m) {
   forEachGraph(m.graph, [](Graph &g) {

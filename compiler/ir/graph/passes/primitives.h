@@ -5,10 +5,16 @@
 //
 // It comes before functionalize, which knows ATen's views. What has no counterpart stays, and is refused where it is lowered.
 #pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+
 #include "ir/graph/graph.h"
 
 namespace neso::graph {
 
 void openPrimitives(Model &model);
+/// The operator that calls of a primitive become; nullopt: they stay.
+std::optional<std::string> primitiveAs(std::string_view target);
 
 } // namespace neso::graph
