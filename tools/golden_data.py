@@ -673,7 +673,7 @@ VIEWS = "torch functionalises no views but ATen's"
 def primitives():
     """What PyTorch's whole table of decompositions ends in."""
     p = torch.ops.prims
-    unary = "abs ceil cos cosh digamma erf erfc exp exp2 expm1 floor isfinite lgamma neg reciprocal round sign sin sinh tan tanh trunc atan asinh bessel_i0 bessel_i0e bessel_i1 bessel_j0 bessel_j1".split()
+    unary = "abs ceil cos cosh digamma erf erfc exp exp2 expm1 floor isfinite lgamma neg reciprocal round sign signbit sin sinh tan tanh trunc atan asinh bessel_i0 bessel_i0e bessel_i1 bessel_j0 bessel_j1".split()
     bounded, positive = "acos asin atanh erf_inv".split(), "log log10 log1p log2 rsqrt sqrt acosh".split()
     two, whole = "add sub mul div maximum minimum fmax fmin atan2 fmod remainder hypot eq ne lt le gt ge nextafter".split(), "add sub mul div bitwise_and bitwise_or bitwise_xor fmod remainder gcd eq lt".split()
     at = lambda name, *x: getattr(p, name)(*x)  # noqa: E731
@@ -685,6 +685,9 @@ def primitives():
         c("sums_of_integers", lambda x: (p.sum(x, [1]), p.sum(x, [0, 1])), "i64 3x7"),
         c("views", lambda x: (p.broadcast_in_dim(x, [3, 2, 7, 4], [0, 2]) + p.broadcast_in_dim(x[0, :1], [3, 2, 7, 4], [3]), p.transpose(x, [1, 0]), p.rev(x, [1]), p.reshape(x, [7, 3]), p.squeeze(x[:, None, :1], [1, 2]), p.cat([x, x], 1), p.view_of(x) * 2, p.clone(x)), "f32 3x7", raw_only=VIEWS),
         c("made", lambda x: (p.iota(5, start=3, step=-2, dtype=torch.int64, device=x.device, requires_grad=False), p.iota(4, start=0, step=1, dtype=torch.int32, device=x.device, requires_grad=False), p.full([2, 3], 1.5, dtype=torch.float32, device=x.device, requires_grad=False), p.full_like(x, 2, dtype=torch.float64, device=x.device, requires_grad=False), p.where(x > 0, x, -x)), "f32 5"),
+        c("folds", lambda x: (p.split_dim(x, 1, 2) * 2, p.collapse(x, 0, 1) * 2, p.collapse_view(x, 0, 1) * 2, p.fill(x, 2.5)), "f32 3x8", raw_only=VIEWS),
+        c("folds_dynamic", lambda x: (p.split_dim(x, 1, 2) * 2, p.collapse(x, 0, 1) * 2), "f32 3x8", more=[["f32 5x8"]], dynamic=({0: Dim("n", min=2, max=64)},), raw_only=VIEWS),
+        c("fourier", lambda x: (torch.view_as_real(p.fft_r2c(x, dim=[1], onesided=True)), p.fft_c2r(p.fft_r2c(x, dim=[1], onesided=True), dim=[1], last_dim_size=8), torch.view_as_real(p.fft_c2c(torch.complex(x, x), dim=[0, 1], forward=False))), "f32 3x8"),
         c("dynamic", lambda x: p.add(p.broadcast_in_dim(x, [3, x.shape[0]], [1]), p.broadcast_in_dim(p.convert_element_type(p.iota(x.shape[0], start=0, step=1, dtype=torch.int64, device=x.device, requires_grad=False), torch.float32), [3, x.shape[0]], [1])), "f32 5", more=[["f32 2"], ["f32 60"]], dynamic=({0: Dim("n", min=2, max=64)},), raw_only=VIEWS),
     ]
 

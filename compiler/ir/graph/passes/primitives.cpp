@@ -57,7 +57,10 @@ constexpr std::pair<std::string_view, std::string_view> kOther[] = {
     {"prims.broadcast_in_dim.default", "aten.expand.default"}, {"prims.iota.default", "aten.arange.start_step"}, {"prims.full.default", "aten.full.default"},
     {"prims.full_like.default", "aten.full_like.default"},     {"prims.empty.default", "aten.empty.memory_format"}, {"prims.device_put.default", "aten.alias.default"},
     {"prims.sum.default", "aten.sum.dim_IntList"},             {"prims.amax.default", "aten.amax.default"},         {"prims.amin.default", "aten.amin.default"},
-    {"prims.var.default", "aten.var.correction"},
+    {"prims.var.default", "aten.var.correction"},              {"prims.split_dim.default", "aten.view.default"},     {"prims.collapse.default", "aten.reshape.default"},
+    {"prims.collapse_view.default", "aten.view.default"},      {"prims.empty_strided.default", "aten.empty_strided.default"},
+    {"prims.fft_r2c.default", "aten._fft_r2c.default"},        {"prims.fft_c2r.default", "aten._fft_c2r.default"},   {"prims.fft_c2c.default", "aten._fft_c2c.default"},
+    {"prims.svd.default", "aten._linalg_svd.default"},         {"prims.fill.default", "aten.fill.Scalar"},           {"prims.item.default", "aten._local_scalar_dense.default"},
 };
 
 class Opener {
@@ -78,6 +81,8 @@ private:
   std::optional<Node> opened(const Node &n) {
     if (n.target == "prims.div.default" && isInteger(n))
       return call(n, "aten.div.Tensor_mode", {n.args[0], n.args[1], std::string("trunc")});
+    // PyTorch writes the operand's type there; what it computes are truth values.
+    if (n.target == "prims.signbit.default" && resultOf(n)) g_.value(n.outputs[0][0]).type.dtype = DType::Bool;
     const std::optional<std::string> as = primitiveAs(n.target);
     if (!as) return std::nullopt;
     if (sameByTarget().count(n.target)) return call(n, *as, n.args);
@@ -85,7 +90,13 @@ private:
     if (n.target == "prims.iota.default") return iota(n, *as);
     if (n.target == "prims.full.default" || n.target == "prims.full_like.default") return call(n, *as, {n.args[0], n.args[1], given(n, "dtype")});
     if (n.target == "prims.empty.default") return call(n, *as, {n.args[0], given(n, "dtype")});
-    if (n.target == "prims.device_put.default") return call(n, *as, {n.args[0]});
+    if (n.target == "prims.device_put.default" || n.target == "prims.item.default") return call(n, *as, {n.args[0]});
+    if (n.target == "prims.fill.default") return call(n, *as, n.args);
+    if (n.target == "prims.empty_strided.default") return call(n, *as, {n.args[0], n.args[1], given(n, "dtype")});
+    if (n.target == "prims.split_dim.default" || n.target.starts_with("prims.collapse")) return resultOf(n) ? std::optional(call(n, *as, {n.args[0], sizesOf(n)})) : std::nullopt;
+    if (n.target == "prims.svd.default") return call(n, *as, {n.args[0], given(n, "full_matrices")});
+    // 0: nothing is divided by.
+    if (n.target.starts_with("prims.fft_")) return call(n, *as, {n.args[0], n.args[1], int64_t(0), n.args[2]});
     // What is left are reductions.
     if (!someDims(n)) return std::nullopt;
     if (n.target == "prims.sum.default") return call(n, *as, {n.args[0], n.args[1], false, given(n, "output_dtype")});
@@ -116,6 +127,21 @@ private:
     if (n.args.size() < 2) return false;
     const auto *dims = std::get_if<std::vector<IntOrSym>>(&n.args[1]);
     return std::holds_alternative<None>(n.args[1]) || (dims && !dims->empty());
+  }
+
+  /// The sizes of the result as an argument.
+  std::vector<IntOrSym> sizesOf(const Node &n) {
+    std::vector<IntOrSym> out;
+    for (const Expr e : std::vector<Expr>(resultOf(n)->sizes)) {
+      if (e.isConst()) {
+        out.push_back(e.constValue());
+        continue;
+      }
+      const ValueId size = g_.addValue(n.name + ".size" + std::to_string(out.size()), {});
+      g_.value(size).kind = Value::Kind::SymInt, g_.value(size).expr = e;
+      out.push_back(size);
+    }
+    return out;
   }
 
   std::optional<Node> broadcast(const Node &n, const std::string &as) {
