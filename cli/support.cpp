@@ -4,7 +4,9 @@
 #include "backend/target.h"
 #include "base/json.h"
 #include "ir/graph/ops.h"
+#include "ir/graph/passes/coordinates.h"
 #include "ir/graph/passes/functional_ops.h"
+#include "ir/graph/passes/primitives.h"
 #include "ir/graph/passes/simplify.h"
 #include "lower/graph_to_loops/lower.h"
 #include "verb.h"
@@ -21,8 +23,11 @@ struct Row {
 /// A write becomes the operator that computes what is written, which must be one that is lowered.
 Row rowOf(const graph::OpSchema &op) {
   Row row{&op};
-  if (lower::isSupported(op.target) || graph::isResolved(op.name) || graph::isResize(op.name) || graph::setsToTensor(op) ||
-      op.name == graph::kFillDiagonal) {
+  if (const std::optional<std::string> as = graph::primitiveAs(op.target)) {
+    row.supported = lower::isSupported(*as) || graph::isResolved(graph::findOp(*as)->name);
+    if (row.supported) row.as = *as;
+  } else if (lower::isSupported(op.target) || graph::isOfCoordinates(op.target) || graph::isResolved(op.name) || graph::isResize(op.name) || graph::setsToTensor(op) ||
+             op.name == graph::kFillDiagonal) {
     row.supported = true;
   } else if (op.mutates()) {
     if (const std::optional<graph::FunctionalForm> form = graph::functionalForm(op)) row.as = form->op->target;

@@ -4,7 +4,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from golden_ops import Case, c
+from golden_ops import Case, N, c
 
 Dim = torch.export.Dim
 
@@ -648,5 +648,49 @@ def asserted_regions():
     ]
 
 
+def coordinates():
+    """Sparse tensors that the model makes; some coordinates are there twice."""
+    at = lambda i, n=5, m=4: torch.stack([i % n, (i * 7 + 2) % m])  # noqa: E731
+    of = lambda i, v, n=5, m=4: torch.sparse_coo_tensor(at(i, n, m), v, (n, m))  # noqa: E731
+    few, values, by = "i64 9 <60", "f32 9", "f32 4x3"
+    return [
+        c("dense", lambda i, v: of(i, v).to_dense(), few, values), c("dense_i64", lambda i, v: of(i, v).to_dense(), few, "i64 9"), c("dense_c64", lambda i, v: of(i, v).to_dense(), few, "c64 9"),
+        c("dense_of_rows", lambda i, v: torch.sparse_coo_tensor(at(i)[:1], v, (5, 3)).to_dense(), few, "f32 9x3"), c("dense_3d", lambda i, v: torch.sparse_coo_tensor(torch.cat([at(i), at(i)[:1]]), v, (5, 4, 5)).to_dense(), few, values),
+        c("as_f64", lambda i, v: torch.sparse_coo_tensor(at(i), v, (5, 4), dtype=torch.float64).to_dense(), few, values),
+        c("product", lambda i, v, x: torch.sparse.mm(of(i, v), x), few, values, by), c("product_at", lambda i, v, x: of(i, v) @ x, few, values, by), c("product_of_vector", lambda i, v, x: of(i, v) @ x[:, 0], few, values, by, raw_only="torch decomposes it into a product of elements"),
+        # What is nowhere is not multiplied: no NaN of an infinity there.
+        c("product_of_infinities", lambda i, v, x: torch.sparse.mm(of(i, v), x / 0), few, values, by), c("coalesced", lambda i, v, x: torch.sparse.mm(of(i, v).coalesce(), x), few, values, by),
+        c("transposed", lambda i, v, x: (of(i, v, 4, 6).t() @ x, of(i, v).transpose(0, 1).to_dense(), of(i, v).transpose(-2, -1).to_dense()), few, values, by),
+        c("multiples", lambda i, v, x: ((of(i, v) * 2.5) @ x, (-of(i, v) / 3).to_dense()), few, values, by, raw_only="torch cannot multiply sparse tensors there"), c("sum", lambda i, v: torch.sparse.sum(of(i, v)), few, values, raw_only="torch decomposes it into a sum of values that it takes to be none"),
+        c("added", lambda i, v, x, y: (torch.sparse.addmm(y, of(i, v), x, beta=0.5, alpha=2.0), torch.sparse.addmm(y, of(i, v), x), torch.addmm(y, of(i, v), x)), few, values, by, "f32 5x3"),
+        c("dynamic", lambda i, v, x: (torch.sparse.mm(of(i, v), x), of(i, v).to_dense()), few, values, by, more=[["i64 2 <60", "f32 2", by], ["i64 30 <60", "f32 30", by]], dynamic=({0: N}, {0: N}, {})),
+    ]
+
+
+VIEWS = "torch functionalises no views but ATen's"
+
+
+def primitives():
+    """What PyTorch's whole table of decompositions ends in."""
+    p = torch.ops.prims
+    unary = "abs ceil cos cosh digamma erf erfc exp exp2 expm1 floor isfinite lgamma neg reciprocal round sign signbit sin sinh tan tanh trunc atan asinh bessel_i0 bessel_i0e bessel_i1 bessel_j0 bessel_j1".split()
+    bounded, positive = "acos asin atanh erf_inv".split(), "log log10 log1p log2 rsqrt sqrt acosh".split()
+    two, whole = "add sub mul div maximum minimum fmax fmin atan2 fmod remainder hypot eq ne lt le gt ge nextafter".split(), "add sub mul div bitwise_and bitwise_or bitwise_xor fmod remainder gcd eq lt".split()
+    at = lambda name, *x: getattr(p, name)(*x)  # noqa: E731
+    return [
+        c("unary", lambda x: [at(name, x) for name in unary], "f32 3x7"), c("bounded", lambda x: [at(name, x) for name in bounded], "f32 3x7 u"), c("positive", lambda x: [at(name, x + 1) for name in positive], "f32 3x7 >0"),
+        c("two", lambda x, y: [at(name, x, y) for name in two], "f32 3x7", "f32 3x7"), c("whole", lambda x, y: [at(name, x, y) for name in whole], "i64 3x7", "i64 3x7 >0"),
+        c("powers", lambda x, y: (p.pow(x, y), p.igamma(x, x), p.zeta(x + 1, x)), "f32 3x7 >0", "f32 3x7"), c("shifts", lambda x, y: (p.shift_left(x, y), p.shift_right_arithmetic(x, y)), "i64 9", "i64 9 <20"),
+        c("reductions", lambda x: (p.sum(x, [1]), p.sum(x, [0, 2]), p.amax(x, [1]), p.amin(x, [0, 1, 2]), p.var(x, [1, 2], 0), p.var(x, [0], 1)), "f32 3x7x4"),
+        c("sums_of_integers", lambda x: (p.sum(x, [1]), p.sum(x, [0, 1])), "i64 3x7"),
+        c("views", lambda x: (p.broadcast_in_dim(x, [3, 2, 7, 4], [0, 2]) + p.broadcast_in_dim(x[0, :1], [3, 2, 7, 4], [3]), p.transpose(x, [1, 0]), p.rev(x, [1]), p.reshape(x, [7, 3]), p.squeeze(x[:, None, :1], [1, 2]), p.cat([x, x], 1), p.view_of(x) * 2, p.clone(x)), "f32 3x7", raw_only=VIEWS),
+        c("made", lambda x: (p.iota(5, start=3, step=-2, dtype=torch.int64, device=x.device, requires_grad=False), p.iota(4, start=0, step=1, dtype=torch.int32, device=x.device, requires_grad=False), p.full([2, 3], 1.5, dtype=torch.float32, device=x.device, requires_grad=False), p.full_like(x, 2, dtype=torch.float64, device=x.device, requires_grad=False), p.where(x > 0, x, -x)), "f32 5"),
+        c("folds", lambda x: (p.split_dim(x, 1, 2) * 2, p.collapse(x, 0, 1) * 2, p.collapse_view(x, 0, 1) * 2, p.fill(x, 2.5)), "f32 3x8", raw_only=VIEWS),
+        c("folds_dynamic", lambda x: (p.split_dim(x, 1, 2) * 2, p.collapse(x, 0, 1) * 2), "f32 3x8", more=[["f32 5x8"]], dynamic=({0: Dim("n", min=2, max=64)},), raw_only=VIEWS),
+        c("fourier", lambda x: (torch.view_as_real(p.fft_r2c(x, dim=[1], onesided=True)), p.fft_c2r(p.fft_r2c(x, dim=[1], onesided=True), dim=[1], last_dim_size=8), torch.view_as_real(p.fft_c2c(torch.complex(x, x), dim=[0, 1], forward=False))), "f32 3x8"),
+        c("dynamic", lambda x: p.add(p.broadcast_in_dim(x, [3, x.shape[0]], [1]), p.broadcast_in_dim(p.convert_element_type(p.iota(x.shape[0], start=0, step=1, dtype=torch.int64, device=x.device, requires_grad=False), torch.float32), [3, x.shape[0]], [1])), "f32 5", more=[["f32 2"], ["f32 60"]], dynamic=({0: Dim("n", min=2, max=64)},), raw_only=VIEWS),
+    ]
+
+
 def groups():
-    return {"places": places(), "sampling": sampling(), "grouped_products": grouped_products(), "grouped_by_transformers": grouped_by_transformers(), "wide_bounds": wide_bounds(), "late_sorts": late_sorts(), "data_sizes": data_sizes(), "regions": regions(), "asserted_regions": asserted_regions()}
+    return {"coordinates": coordinates(), "primitives": primitives(), "places": places(), "sampling": sampling(), "grouped_products": grouped_products(), "grouped_by_transformers": grouped_by_transformers(), "wide_bounds": wide_bounds(), "late_sorts": late_sorts(), "data_sizes": data_sizes(), "regions": regions(), "asserted_regions": asserted_regions()}

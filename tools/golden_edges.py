@@ -526,7 +526,7 @@ def memory_views():
         # The copy between two transpositions has the order that the second one's result has again; without it the second still moves elements.
         c("transposed_copies", lambda x: (torch.where(x.transpose(0, 2) > 1, 0.5, x.transpose(0, 2)).contiguous().transpose(0, 2) * 2, x.mT.exp().clone(memory_format=torch.contiguous_format).mT + 1,
                                           x.permute(2, 1, 0, 3).abs().contiguous().permute(2, 1, 0, 3).sum(0)), "f32 2x4x2x4"),
-        c("any_size", lambda x: (x.view(torch.int8) * 2, x.view(torch.int32) + 1), "i16 4x6", more=[["i16 2x2"], ["i16 9x40"]], dynamic=({0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO},)),
+        c("any_size", lambda x: (x.view(torch.int8) * 2, x.view(torch.int32) + 1), "i16 4x6", more=[["i16 2x4"], ["i16 9x40"]], dynamic=({0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO},)),
     ]
 
 

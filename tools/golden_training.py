@@ -169,6 +169,10 @@ def of_loss(name, *rest, target=lambda x: x.flip(0).sin()):
     return lambda x: (backward(x.cos(), x, target(x), *rest[:0], 0, *rest), backward(x.sum(), x, target(x), 1, *rest), backward(x.sum(), x, target(x), 2, *rest))
 
 
+# Classes by row, up to a -1; one is named twice, one row has none.
+LABELS = torch.tensor([[3, 0, -1, 1, 1], [-1, 2, 2, 0, 4], [4, 4, 1, -1, -1], [0, 1, 2, 3, 4]])
+
+
 def derivatives():
     one, cases = "f32 7x9", []
     for name, rest in [("hardswish", ()), ("hardsigmoid", ()), ("hardtanh", (-1.0, 1.0)), ("hardtanh", (-0.5, 3.0)), ("silu", ()), ("mish", ()), ("softplus", (1.0, 20.0)), ("softplus", (2.5, 3.0)),
@@ -176,7 +180,17 @@ def derivatives():
         cases.append(c(name + "".join(f"_{str(v).replace('.', 'p').replace('-', 'm')}" for v in rest), derivative(name, *rest), one))
     elu = lambda *args, result=False: lambda x: (aten.elu_backward(x.cos(), *args, result, x), aten.elu_backward(torch.ones(18), *args, result, EDGES))
     uniform = lambda x: (x.sin() + 1.5) / 3
+    shapes = lambda x: torch.cat([x * 0.3, x * 3, x * 40])  # noqa: E731  of each range, of which each has its own formula
+    # As distributions give them: near their means, and far away.
+    near = lambda a, x, k: (a * (1 + k * x / a.sqrt())).clamp(min=0.01)  # noqa: E731
     return cases + [
+        *(c(f"multi_margin_p{p}{'_' * r}", lambda x, t, w, g, p=p, r=r: (aten.multi_margin_loss_backward(g if r == 0 else g[0], x, t, p, 0.7, w, r), aten.multi_margin_loss_backward(g[1], x[0], t[:1], p, 1.5, None, r)), "f32 7x5", "i64 7 <5", "f32 5 >0", "f32 7") for p in (1, 2) for r in (0, 1, 2)),
+        *(c(f"multilabel_margin{'_' * r}", lambda x, g, r=r: [aten.multilabel_margin_loss_backward(g[:1] if r == 0 and v.dim() == 2 else g[0], v, t, r, aten.multilabel_margin_loss_forward(v, t, r)[1]) for v, t in ((x[0], LABELS[0]), (x[1:2], LABELS[1:2]))], "f32 2x5", "f32 4") for r in (0, 1, 2)),
+        c("multilabel_margin_rows", lambda x, g: aten.multilabel_margin_loss_backward(g[0], x, LABELS, 1, aten.multilabel_margin_loss_forward(x, LABELS, 1)[1]), "f32 4x5", "f32 4"),
+        c("gamma", lambda a, x: [torch._standard_gamma_grad(shapes(a)[:, None], near(shapes(a)[:, None], x, k)) for k in (0.05, 1, 3)], "f32 9 >0", "f32 7"),
+        c("gamma_f64", lambda a, x: torch._standard_gamma_grad(shapes(a)[:, None], near(shapes(a)[:, None], x, 1)), "f64 9 >0", "f64 7"),
+        c("dirichlet", lambda a, b, x: torch._dirichlet_grad(x.sigmoid()[:, None, None], shapes(a)[:, None], shapes(a)[:, None] + shapes(b)), "f32 7 >0", "f32 5 >0", "f32 11"),
+        c("dirichlet_f64", lambda a, b, x: torch._dirichlet_grad((x * 4).sigmoid()[:, None, None], shapes(a)[:, None], shapes(a)[:, None] + shapes(b)), "f64 4 >0", "f64 5 >0", "f64 9"),
         c("gelu_tanh", derivative("gelu", approximate="tanh"), one), c("gelu_bf16", derivative("gelu"), "bf16 7x9"), c("silu_f16", derivative("silu"), "f16 7x9"), c("mish_f64", derivative("mish"), "f64 7x9"),
         c("elu", elu(1.0, 1.0, 1.0), one), c("selu", elu(1.6732632423543772, 1.0507009873554805, 1.0), one), c("celu_result", elu(1.0, 1.0, 0.5, result=True), one),
         c("log_sigmoid", lambda x: aten.log_sigmoid_backward(x.cos(), x, aten.log_sigmoid_forward(x)[1]), one),
@@ -400,6 +414,8 @@ def framed(more, **rest):
 def other_names():
     """Operators that raw files hold under names of their own."""
     return [
+        c("conv_of_steps", lambda x, w, b: (torch.conv_tbc(x, w, b), torch.conv_tbc(x, w, b, 2)), "f32 9x2x4", "f32 3x4x5", "f32 5"), c("euclidean", lambda x, y: torch._euclidean_dist(x, y), "f32 5x4", "f32 7x4"),
+        c("lstm_of_mkldnn", lambda x, w, v, b, h, y: [t for back in (False, True) for t in aten.mkldnn_rnn_layer(x, w, v, b[0], b[1], h, y, back, [], 2, 5, 1, True, False, False, False)[:3]], "f32 4x3x6", "f32 20x6", "f32 20x5", "f32 2x20", "f32 1x3x5", "f32 1x3x5"),
         c("special", lambda x: (torch.special.softmax(x, 1), torch.special.log_softmax(x, 0), torch.special.round(x * 10, decimals=1)), "f32 5x7"),
         c("norms", lambda x: (torch.frobenius_norm(x, [0, 2]), torch.frobenius_norm(x, 1, True), torch.norm_except_dim(x, 2, 1), torch.norm_except_dim(x, 1, -1)), "f32 3x4x5"),
         c("nuclear", lambda x: (torch.nuclear_norm(x), torch.nuclear_norm(x[:, :3], True)), "f32 6x4"), c("nuclear_dim", lambda x: torch.nuclear_norm(x, (0, 2)), "f32 4x3x5"),

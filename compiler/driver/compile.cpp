@@ -23,8 +23,10 @@
 #include "ir/graph/graph.h"
 #include "ir/graph/parse.h"
 #include "ir/graph/passes/autocast.h"
+#include "ir/graph/passes/coordinates.h"
 #include "ir/graph/passes/functionalize.h"
 #include "ir/graph/passes/name_objects.h"
+#include "ir/graph/passes/primitives.h"
 #include "ir/graph/passes/simplify.h"
 #include "ir/graph/verify.h"
 #include "ir/graph/visit.h"
@@ -189,6 +191,8 @@ private:
     start_ = std::chrono::steady_clock::now();
     Result<graph::Model> model = pt2::readPt2(path);
     if (!model) return model.takeError();
+    for (Diagnostic &warning : model->warnings) sink_.warn(std::move(warning));
+    model->warnings.clear();
     // Lines are noted in many places, texts of assertions among them: none learns the folders.
     if (options_.strip)
       graph::forEachGraph(model->graph, [](graph::Graph &g) {
@@ -202,6 +206,10 @@ private:
     if (!kernels) return kernels.takeError();
     userKernels_ = std::move(*kernels);
     mark("user kernels");
+    // Sparse tensors that the model makes become their indices and values.
+    if (Status s = graph::writeOutCoordinates(*model); !s) return s.takeError();
+    // One name for each operator.
+    graph::openPrimitives(*model);
     graph::writeOutAutocast(*model);
     if (targets_.all.empty() || !targets_.best().caps.threadBlocks) graph::strideAsOnCpus(*model);
     // Script objects get the names under which whoever runs the model brings them.

@@ -5,6 +5,7 @@
 #include "backend/nvidia/toolkit.h"
 #include "base/diagnostics/backend.h"
 #include "base/diagnostics/cli.h"
+#include "base/diagnostics/pt2.h"
 #include "driver/compile.h"
 #include "driver/settings.h"
 #include "driver/target.h"
@@ -50,6 +51,14 @@ TEST(DriverErrors, NativeOfDevices) {
   EXPECT_EQ(cuda->ofDevice("sm_90")->name, "sm_90a");
   EXPECT_EQ(cuda->ofDevice("sm_80")->name, "sm_80");
   EXPECT_EQ(cuda->ofDevice("sm_12"), nullptr);
+}
+// What cannot be checked of an export is said, whatever else is.
+TEST(DriverErrors, GuardsThatCannotBeRead) {
+  DiagnosticSink sink;
+  Result<Compilation> c = compileModel(NESO_SOURCE_DIR "/tests/goldens/ops/searches/isin_dynamic.core.pt2", CompileOptions(), sink);
+  ASSERT_TRUE(static_cast<bool>(c)) << c.error().str();
+  ASSERT_EQ(sink.warnings().size(), 1u);
+  EXPECT_EQ(sink.warnings()[0].kind, diag::GuardIgnored);
 }
 TEST(DriverErrors, Option) {
   CompileOptions o;

@@ -1,5 +1,7 @@
 #include "frontend/pt2/guards.h"
 
+#include <algorithm>
+
 #include <simdjson.h>
 
 namespace neso::pt2 {
@@ -67,10 +69,28 @@ GuardReader::GuardReader(const graph::Model &model) : model_(model) {
   if (top["children_spec"].at(1).get(kwargs) == simdjson::SUCCESS) w.walk(kwargs, "L", 0, nullptr);
 }
 
+/// Of def forward(self, x, *a, **k) the file names its leaves L['x'], L['a_0'] and L['z']; guards say L['a'][0] and L['k']['z'].
+std::optional<int> GuardReader::leafOf(std::string_view path) const {
+  const auto at = [&](std::string_view p) {
+    const auto it = leaves_.find(p);
+    return it == leaves_.end() ? std::nullopt : std::optional(it->second);
+  };
+  if (const std::optional<int> leaf = at(path)) return leaf;
+  const size_t close = path.find("']"), next = close + 2;
+  if (!path.starts_with("L['") || close == path.npos || next >= path.size()) return std::nullopt;
+  const std::string_view name = path.substr(3, close - 3);
+  if (std::find(model_.argumentNames.begin(), model_.argumentNames.end(), name) != model_.argumentNames.end()) return std::nullopt;
+  if (path[next + 1] == '\'') return at(fmt::format("L{}", path.substr(next)));
+  const size_t end = path.find(']', next);
+  return at(fmt::format("L['{}_{}']{}", name, path.substr(next + 1, end - next - 1), path.substr(end + 1)));
+}
+
 std::optional<Expr> GuardReader::read(std::string_view text, std::string &why) const {
   // Each "L[…].size()[i]" becomes a symbol of its own, which is replaced after parsing.
   std::string plain;
   SymbolMap<Expr> values;
+  // Whatever is made of sizes and strides without a minus is not negative.
+  bool mayBeNegative = text.find('-') != std::string_view::npos || !(text.ends_with(" >= 0.0") || text.ends_with(" >= 0"));
   while (true) {
     size_t at = text.find("L[");
     while (at != std::string_view::npos && at > 0 &&
@@ -91,13 +111,13 @@ std::optional<Expr> GuardReader::read(std::string_view text, std::string &why) c
       }
       end = close + 1;
     }
-    auto it = leaves_.find(text.substr(0, end));
-    if (it == leaves_.end()) {
+    const std::optional<int> leaf = leafOf(text.substr(0, end));
+    if (!leaf) {
       why = fmt::format("'{}' is no input", text.substr(0, end));
       return std::nullopt;
     }
     text.remove_prefix(end);
-    const graph::Input &input = model_.inputs[static_cast<size_t>(it->second)];
+    const graph::Input &input = model_.inputs[static_cast<size_t>(*leaf)];
     Expr value;
     auto indexed = [&](std::string_view call, const std::vector<Expr> &list) {
       if (text.substr(0, call.size()) != call) return false;
@@ -118,7 +138,7 @@ std::optional<Expr> GuardReader::read(std::string_view text, std::string &why) c
       const graph::Value &v = model_.graph.value(input.value);
       constexpr std::string_view offset = ".storage_offset()", rank = ".dim()";
       if (v.kind == graph::Value::Kind::SymInt)
-        value = v.expr;
+        value = v.expr, mayBeNegative = true;
       else if (indexed(".size()[", v.type.sizes) || indexed(".shape[", v.type.sizes) ||
                indexed(".stride()[", v.type.strides)) {
       } else if (text.substr(0, offset.size()) == offset) {
@@ -138,6 +158,8 @@ std::optional<Expr> GuardReader::read(std::string_view text, std::string &why) c
     values.emplace(Symbol::size(name), value);
   }
   Result<Expr> e = parseExpr(plain);
+  const bool isOne = plain.find(" and ") == plain.npos && plain.find(" or ") == plain.npos && plain.find("not ") == plain.npos;
+  if (!e && !mayBeNegative && isOne) return Expr(1);
   if (!e) {
     why = "it is no expression over sizes";
     return std::nullopt;

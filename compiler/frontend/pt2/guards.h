@@ -12,6 +12,7 @@ public:
   std::optional<Expr> read(std::string_view text, std::string &why) const;
 
 private:
+  std::optional<int> leafOf(std::string_view path) const;
   const graph::Model &model_;
   std::map<std::string, int, std::less<>> leaves_; // "L['x'][0]" -> index into model.inputs
 };

@@ -154,10 +154,11 @@ Expr JsonReader::symInt(Json e, std::string_view field) {
   return 0;
 }
 
-graph::TensorType JsonReader::tensorType(Json meta, std::string_view name) {
+graph::TensorType JsonReader::tensorType(Json meta, std::string_view name, bool mayBeSparse) {
   graph::TensorType t;
   int64_t layout = integer(meta, "layout");
-  if (ok() && layout != 7) report(diag::UnsupportedLayout, name, layout);
+  t.coordinates = mayBeSparse && layout == 1;
+  if (ok() && layout != 7 && !t.coordinates) report(diag::UnsupportedLayout, name, layout);
   int64_t code = integer(meta, "dtype");
   if (ok()) t.dtype = dtype(code, name);
   for (Json s : array(meta, "sizes")) t.sizes.push_back(symInt(s, "sizes"));

@@ -60,7 +60,7 @@ public:
   const SymbolMap<int64_t> &hints() const { return hints_; }
   std::optional<Expr>
   tryExpression(std::string_view text); // parsed once a text; nullopt if it is no integer expression
-  graph::TensorType tensorType(Json meta, std::string_view name);
+  graph::TensorType tensorType(Json meta, std::string_view name, bool mayBeSparse = false);
 
   SizeNames sizeNames;               // of the user's; every expression that is read has them
   std::unordered_set<Symbol> floats; // symbols that stand for floats

@@ -77,14 +77,14 @@ ValueId GraphReader::defineOther(std::string name, Value::Kind kind) {
   return id;
 }
 
-ValueId GraphReader::define(std::string_view name) {
+ValueId GraphReader::define(std::string_view name, bool mayBeSparse) {
   auto it = metas_.find(name);
   // Effect tokens are the only values without an entry in the tables.
   ValueId id = defineOther(std::string(name), it == metas_.end() ? Value::Kind::Object : it->second.kind);
   if (!r_.ok() || it == metas_.end()) return id;
   Value &v = graph_.values[id.index()];
   if (v.kind == Value::Kind::Tensor)
-    v.type = r_.tensorType(it->second.json, name);
+    v.type = r_.tensorType(it->second.json, name, mayBeSparse);
   else if (v.kind != Value::Kind::Object)
     fillScalar(v, it->second.json);
   return id;
@@ -257,7 +257,7 @@ std::vector<ValueId> GraphReader::defineOutput(Json json) {
   auto [kind, value] = r_.asUnion(json, "outputs");
   if (!r_.ok()) return {};
   if (kind == "as_none") return {};
-  if (kind == "as_tensor" || kind == "as_custom_obj") return {define(r_.string(value, "name"))};
+  if (kind == "as_tensor" || kind == "as_custom_obj") return {define(r_.string(value, "name"), true)};
   if (kind == "as_sym_int" || kind == "as_sym_float" || kind == "as_sym_bool") {
     auto [k, v] = r_.asUnion(value, "outputs");
     if (!r_.ok()) return {};

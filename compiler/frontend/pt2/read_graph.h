@@ -33,7 +33,7 @@ private:
   std::vector<graph::ValueId> tensors(Json list, std::string_view field);
   /// Invalid for "none".
   graph::ValueId optionalTensor(Json json, std::string_view field);
-  graph::ValueId define(std::string_view name);
+  graph::ValueId define(std::string_view name, bool mayBeSparse = false);
   graph::ValueId defineOther(std::string name, graph::Value::Kind kind);
   std::vector<graph::ValueId> defineOutput(Json out);
   /// What an operator of the caller's is said to return there.

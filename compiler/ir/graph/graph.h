@@ -36,6 +36,7 @@ struct TensorType {
   std::vector<Expr> sizes;
   std::vector<Expr> strides;
   Expr offset = 0;
+  bool coordinates = false; // sparse (torch.sparse_coo): a file's, up to the pass writeOutCoordinates
   int64_t rank() const { return static_cast<int64_t>(sizes.size()); }
 };
 

@@ -98,6 +98,7 @@ private:
         break;
       std::optional<Expr> b = additive();
       if (!b) return std::nullopt;
+      if (hasFraction(*a) || hasFraction(*b)) return error("a comparison of numbers with fractions");
       Expr c = op(*a, *b);
       out = out ? logicalAnd(*out, c) : c;
       a = b;
@@ -111,6 +112,7 @@ private:
       if (!plus && !eat("-")) break;
       std::optional<Expr> b = multiplicative();
       if (!b) return std::nullopt;
+      if (hasDecimal(*a) || hasDecimal(*b)) return error("a sum with a number with too fine a fraction");
       a = plus ? *a + *b : *a - *b;
     }
     return a;
@@ -135,7 +137,8 @@ private:
       if (!b) return std::nullopt;
       if (op == TrueDiv && !mod(*a, *b).isConst(0)) return error("a true division that leaves a remainder");
       if (op != Mul && b->isConst(0)) return error("division by zero");
-      a = op == Mul ? *a * *b : op == Mod ? mod(*a, *b) : floorDiv(*a, *b);
+      if (op != Mul && (hasFraction(*a) || hasFraction(*b))) return error("a division of numbers with fractions");
+      a = op == Mul ? call("Mul", {*a, *b}) : op == Mod ? mod(*a, *b) : floorDiv(*a, *b);
     }
     return a;
   }
@@ -162,6 +165,7 @@ private:
     if (a && eat("**")) {
       std::optional<Expr> b = unary();
       if (!b) return std::nullopt;
+      if (hasFraction(*a) || hasFraction(*b)) return error("a power with a fraction");
       return pow(*a, *b);
     }
     return a;
@@ -180,6 +184,7 @@ private:
     return error(c ? std::string("unexpected '") + c + "'" : "it ends too early");
   }
   std::optional<Expr> number() {
+    const size_t start = pos_;
     int64_t v = 0;
     while (pos_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[pos_]))) {
       if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, text_[pos_] - '0', &v))
@@ -189,8 +194,10 @@ private:
     if (pos_ < text_.size() && text_[pos_] == '.') {
       ++pos_;
       while (pos_ < text_.size() && text_[pos_] == '0') ++pos_;
-      if (pos_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[pos_])))
-        return error("a number with a fraction");
+      if (pos_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[pos_]))) {
+        while (pos_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[pos_]))) ++pos_;
+        return ofDouble(std::string(text_.substr(start, pos_ - start)));
+      }
     }
     return Expr(v);
   }
@@ -370,11 +377,14 @@ private:
     size_t close = end == std::string_view::npos ? end : text_.find(')', end);
     if (close == std::string_view::npos) return error("a ')' is missing after Float");
     std::string number(text_.substr(pos_, end - pos_));
+    pos_ = close + 1;
+    return ofDouble(number);
+  }
+  std::optional<Expr> ofDouble(const std::string &number) {
     char *stop = nullptr;
     double value = std::strtod(number.c_str(), &stop);
     if (number.empty() || *stop != 0 || !(std::fabs(value) < 1e15))
       return error("'" + number + "' is no usable number");
-    pos_ = close + 1;
     int64_t denominator = 1;
     while (value != std::floor(value) && denominator < kMaxDenominator) value *= 2, denominator *= 2;
     if (value != std::floor(value) || !(std::fabs(value) < 9e15)) {
@@ -411,11 +421,11 @@ private:
       if (name == "BooleanFalse") return Expr(0);
       return error("'" + name + "' without arguments");
     }
-    if (needs(1) && (name == "TruncToInt" || name == "FloorToInt" || name == "floor")) return rounded(a[0], To::Floor);
-    if (needs(1) && (name == "CeilToInt" || name == "ceiling")) return rounded(a[0], To::Ceil);
+    if (needs(1) && (name == "TruncToInt" || name == "FloorToInt" || name == "floor" || name == "trunc")) return rounded(a[0], To::Floor);
+    if (needs(1) && (name == "CeilToInt" || name == "ceiling" || name == "ceil")) return rounded(a[0], To::Ceil);
     if (needs(1) && name == "RoundToInt") return rounded(a[0], To::Nearest);
     for (const Expr &e : a)
-      if (hasFraction(e) && name != "Add" && name != "Mul" && name != "ToFloat" && name != "Identity")
+      if (hasFraction(e) && name != "Add" && name != "Mul" && name != "ToFloat" && name != "sym_float" && name != "Identity")
         return error("a number with a fraction in " + name);
     if (name == "Integer" && needs(1)) return a[0];
     const bool rounds = std::any_of(a.begin(), a.end(), hasDecimal);
@@ -426,14 +436,14 @@ private:
       if (!needs(2) || !(literal(a[0]) ? !hasFraction(a[1]) : literal(a[1]) && !hasFraction(a[0]))) return error("a product of several numbers with fractions");
     }
     if (name == "Mul") return product(a);
-    if (name == "Max" || name == "max") return fold(max);
-    if (name == "Min" || name == "min") return fold(min);
+    if (name == "Max" || name == "max" || name == "sym_max") return fold(max);
+    if (name == "Min" || name == "min" || name == "sym_min") return fold(min);
     if (name == "And" || name == "and") return fold(logicalAnd);
     if (name == "Or" || name == "or") return fold(logicalOr);
     if (needs(1)) {
       if (name == "Not" || name == "not") return logicalNot(a[0]);
       if (name == "Abs") return max(a[0], -a[0]);
-      for (const char *same : {"Identity", "ToFloat", "IsNonOverlappingAndDenseIndicator"})
+      for (const char *same : {"Identity", "ToFloat", "sym_float", "IsNonOverlappingAndDenseIndicator"})
         if (name == same)
           return name[0] == 'I' && name[1] == 's' ? error("'" + name + "' has no value here") : std::optional(a[0]);
     }

@@ -426,7 +426,17 @@ static Tensors convBackward(OpCall &o) {
   return results;
 }
 
+/// A convolution of [steps, batch, channels] by a weight [width, channels, results].
+static Tensors convOfSteps(OpCall &o) {
+  ConvSpec c;
+  c.stride = c.dilation = {Expr(1)}, c.padding = {o.expr("pad", 0)};
+  const Sizes &out = o.out().sizes;
+  const Tensor y = convolve(o.ctx, permute(o.t("self"), {1, 2, 0}), permute(o.t("weight"), {2, 1, 0}), o.t("bias"), c, {out[1], out[2], out[0]}, o.out().dtype);
+  return {permute(y, {2, 0, 1})};
+}
+
 void addConv(OpTable &t) {
+  t.add("conv_tbc.default", convOfSteps);
   t.add("conv1d.default conv2d.default conv3d.default conv1d.padding conv2d.padding conv3d.padding "
         "conv_transpose1d.default "
         "conv_transpose2d.input conv_transpose3d.input convolution.default _convolution.default",

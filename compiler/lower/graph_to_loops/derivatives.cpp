@@ -181,6 +181,65 @@ Tensors classGradient(OpCall &o) {
   })};
 }
 
+/// What a row's loss [N] changes by: the caller's gradient, over the count of classes, and of rows where the loss is their mean.
+Tensor ofEachRow(OpCall &o, const Sizes &sizes, DType acc) {
+  const Tensor g = cast(o.t("grad_output"), acc);
+  const Expr count = o.integer("reduction", 1) == 1 ? sizes[0] * sizes[1] : sizes[1];
+  const Tensor each = div(reshape(g, g.rank() == 0 ? Sizes{1} : Sizes{sizes[0]}), exprAs(o.ctx, count, acc));
+  return broadcastTo(each, {sizes[0]});
+}
+
+/// Of max(0, margin - x[target] + x[j])^p, weighted by the target, for each other class j.
+Tensors multiMarginGradient(OpCall &o) {
+  const Tensor x0 = o.t("self"), w = o.opt("weight");
+  const Tensor x = source(x0.rank() < 2 ? reshape(x0, {1, x0.numel()}) : x0);
+  const Sizes sizes = x.sizes();
+  const Expr classes = sizes[1];
+  const Tensor y = reshape(o.t("target"), {sizes[0]});
+  const double margin = o.number("margin", 1);
+  const bool square = o.number("p", 1) == 2;
+  const DType acc = computeType(x.dtype());
+  const Tensor g = ofEachRow(o, sizes, acc);
+  const Tensor others = Tensor::lazy(o.ctx, acc, sizes, [=](BodyBuilder &b, const Index &i) {
+    const Val label = b.cast(y.at(b, {i[0]}), DType::I64);
+    const Expr at = b.indirect(label, classes, false, true);
+    const Val z = x.at(b, i) - x.at(b, {i[0], at}) + margin;
+    Val v = g.at(b, {i[0]});
+    if (square) v = v * z * 2.0;
+    if (w.valid()) v = v * b.cast(w.at(b, {at}), acc);
+    return where(z > 0.0 && ne(label, b.index(i[1])), v, b.constant(acc, 0));
+  });
+  const Tensor all = sum(others, {1}, false, acc);
+  return {reshape(Tensor::lazy(o.ctx, o.out().dtype, sizes, [=](BodyBuilder &b, const Index &i) {
+    return where(eq(b.cast(y.at(b, {i[0]}), DType::I64), b.index(i[1])), -all.at(b, {i[0]}), others.at(b, i));
+  }), o.out().sizes)};
+}
+
+/// Of max(0, 1 - x[target] + x[j]) for each target of a row, which end at the first -1, and each class j that is none.
+Tensors multilabelMarginGradient(OpCall &o) {
+  const Tensor x0 = o.t("self");
+  const Tensor x = source(x0.rank() < 2 ? reshape(x0, {1, x0.numel()}) : x0);
+  const Sizes sizes = x.sizes();
+  const Expr classes = sizes[1];
+  const Tensor y = cast(reshape(o.t("target"), sizes), DType::I64), none = cast(reshape(o.t("is_target"), sizes), DType::Bool);
+  const DType acc = computeType(x.dtype());
+  const Tensor g = ofEachRow(o, sizes, acc);
+  const Tensor least = o.ctx.scan(loops::ScanKind::Min, DType::I64, sizes, 1, false, [y](BodyBuilder &b, const Index &i) { return y.at(b, i); });
+  // Whether target k of a row is to be lifted above class j: how often is counted both ways.
+  const auto lifts = [=](BodyBuilder &b, Expr row, Expr k, Expr j) {
+    return b.masked(
+        least.at(b, {row, k}) >= 0.0 && !none.at(b, {row, j}),
+        [&] { return b.cast(1.0 - x.at(b, {row, b.indirect(y.at(b, {row, k}), classes, false, true)}) + x.at(b, {row, j}) > 0.0, acc); },
+        b.constant(acc, 0));
+  };
+  const Tensor down = o.ctx.reduce(loops::ReduceKind::Sum, acc, sizes, {classes}, [=](BodyBuilder &b, const Index &i, const Index &r) { return lifts(b, i[0], r[0], i[1]); })[0];
+  const Tensor ups = o.ctx.reduce(loops::ReduceKind::Sum, acc, sizes, {classes}, [=](BodyBuilder &b, const Index &i, const Index &r) { return lifts(b, i[0], i[1], r[0]); })[0];
+  const Tensor up = o.ctx.reduce(loops::ReduceKind::Sum, acc, sizes, {classes}, [=](BodyBuilder &b, const Index &i, const Index &r) {
+    return where(least.at(b, {i[0], r[0]}) >= 0.0 && eq(y.at(b, {i[0], r[0]}), b.index(i[1])), ups.at(b, {i[0], r[0]}), b.constant(acc, 0));
+  })[0];
+  return {reshape(Tensor::lazy(o.ctx, o.out().dtype, sizes, [=](BodyBuilder &b, const Index &i) { return (down.at(b, i) - up.at(b, i)) * g.at(b, {i[0]}); }), o.out().sizes)};
+}
+
 void addLossGradients(OpTable &t) {
   t.add("mse_loss_backward.default", [](OpCall &o) { return lossGradient(o, [](std::span<const Val> v) { return (v[1] - v[2]) * 2.0 * v[0]; }); });
   t.add("smooth_l1_loss_backward.default", [](OpCall &o) {
@@ -204,6 +263,8 @@ void addLossGradients(OpTable &t) {
     });
   });
   t.add("binary_cross_entropy_backward.default", crossEntropyGradient);
+  t.add("multi_margin_loss_backward.default", multiMarginGradient);
+  t.add("multilabel_margin_loss_backward.default", multilabelMarginGradient);
   t.add("nll_loss_backward.default nll_loss2d_backward.default", classGradient);
 }
 

@@ -559,6 +559,7 @@ static Tensors bagRecords(OpCall &o, const Tensor &sums, const Tensor &index, co
 static Tensors embeddingBag(OpCall &o) {
   Tensor w = source(o.t("weight")), index = o.t("indices"), offsets = o.t("offsets"), per = o.opt("per_sample_weights");
   int64_t mode = o.integer("mode", 0);
+  if (mode < 0 || mode > 2) return o.fail("mode is " + std::to_string(mode) + ", none of 0 (sum), 1 (mean) and 2 (max)");
   bool includeLast = o.flag("include_last_offset");
   // Where the public operator counts from the end, -1 says "none" to the one that it becomes.
   const bool fromEnd = o.node.target == "aten.embedding_bag.padding_idx";

@@ -5,6 +5,13 @@
 
 namespace neso::lower {
 
+/// Of a number but 0, 1 and 2 the exporter says that nothing is reduced, and these operators' kernels sum up or fail.
+static bool reductionIsUnknown(OpCall &o) {
+  const int64_t r = o.integer("reduction", 1);
+  if (r < 0 || r > 2) o.fail("reduction is " + std::to_string(r) + ", none of 0 (none), 1 (mean) and 2 (sum)");
+  return o.failed();
+}
+
 /// reduction: 1 mean, 2 sum, any other number none.
 static Tensor reduced(OpCall &o, const Tensor &x, const char *arg = "reduction") {
   int64_t r = o.integer(arg, 1);
@@ -158,6 +165,7 @@ static Tensors linearCrossEntropy(OpCall &o) {
 
 /// Targets of a row end at the first -1. Every target class should beat every other class by 1.
 static Tensors multilabelMargin(OpCall &o) {
+  if (reductionIsUnknown(o)) return {};
   Tensor x = o.t("self"), y = o.t("target");
   bool one = x.rank() <= 1;
   while (x.rank() < 2) x = unsqueeze(x, 0);
@@ -256,6 +264,7 @@ static Tensors tripletMargin(OpCall &o) {
 
 static void addRegressionLosses(OpTable &t) {
   t.add("mse_loss.default", [](OpCall &o) {
+    if (reductionIsUnknown(o)) return Tensors();
     return elementwise(o, o.t("self"), o.t("target"), [](Val a, Val b) {
       Val d = a - b;
       return d * d;
@@ -268,6 +277,7 @@ static void addRegressionLosses(OpTable &t) {
     return {reduced(o, pointwise(xs, d, d, [](std::span<const Val> v) { return un(OpKind::Abs, v[0] - v[1]); }))};
   });
   t.add("smooth_l1_loss.default", [](OpCall &o) {
+    if (reductionIsUnknown(o)) return Tensors();
     double beta = o.number("beta", 1);
     return elementwise(o, o.t("self"), o.t("target"), [beta](Val a, Val b) {
       Val d = un(OpKind::Abs, a - b);
@@ -275,6 +285,7 @@ static void addRegressionLosses(OpTable &t) {
     });
   });
   t.add("huber_loss.default", [](OpCall &o) {
+    if (reductionIsUnknown(o)) return Tensors();
     double delta = o.number("delta", 1);
     return elementwise(o, o.t("self"), o.t("target"), [delta](Val a, Val b) {
       Val d = un(OpKind::Abs, a - b);
@@ -282,6 +293,7 @@ static void addRegressionLosses(OpTable &t) {
     });
   });
   t.add("soft_margin_loss.default", [](OpCall &o) {
+    if (reductionIsUnknown(o)) return Tensors();
     return elementwise(o, o.t("self"), o.t("target"),
                        [](Val a, Val b) { return un(OpKind::Log1p, un(OpKind::Exp, -(b * a))); });
   });
@@ -358,13 +370,14 @@ static void addClassificationLosses(OpTable &t) {
   });
   t.add("nll_loss.default nll_loss_nd.default nll_loss2d.default nll_loss_forward.default nll_loss2d_forward.default",
         [](OpCall &o) -> Tensors {
+          if (reductionIsUnknown(o)) return {};
           Tensors r = nll(o, o.t("self"), o.t("target"), o.opt("weight"), o.integer("reduction", 1),
                           o.integer("ignore_index", -100));
           if (o.outCount() < 2) r.resize(1);
           return r;
         });
   t.add("cross_entropy_loss.default",
-        [](OpCall &o) { return crossEntropyOf(o, o.t("self"), o.integer("reduction", 1)); });
+        [](OpCall &o) { return reductionIsUnknown(o) ? Tensors() : crossEntropyOf(o, o.t("self"), o.integer("reduction", 1)); });
   t.add("custom::torch_nn._linear_cross_entropy_batch_chunked.default "
         "custom::torch_nn._linear_cross_entropy_batch_chunked_no_reduction.default",
         linearCrossEntropy);
@@ -394,11 +407,12 @@ static void addDistances(OpTable &t) {
                     }))};
   });
   t.add("triplet_margin_loss.default", tripletMargin);
-  t.add("cdist.default _cdist_forward.default", cdistOp);
+  t.add("cdist.default _cdist_forward.default _euclidean_dist.default", cdistOp);
   t.add("dist.default", [](OpCall &o) -> Tensors {
     return {vectorNorm(sub(o.t("self"), o.t("other")), o.number("p", 2), {}, false, o.out().dtype)};
   });
   t.add("multi_margin_loss.default", [](OpCall &o) -> Tensors {
+    if (reductionIsUnknown(o)) return {};
     Tensor x = o.t("self"), y = o.t("target"), w = o.opt("weight");
     bool one = x.rank() <= 1;
     while (x.rank() < 2) x = unsqueeze(x, 0);

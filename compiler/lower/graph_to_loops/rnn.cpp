@@ -91,6 +91,14 @@ static Tensor inTurns(Direction d, const Tensor &gx, Expr steps, State &s) {
   return all;
 }
 
+/// The states of all steps [T, N, H], as the number of steps asks for; `alike`: directions of all layers that go through as many.
+static Tensor allSteps(const Direction &d, const Tensor &gx, State &s, int64_t alike = 1) {
+  const Expr length = gx.sizes()[0];
+  const std::optional<int64_t> steps = length.asConst();
+  if (!steps) gx.ctx().require(le(1, length), "a recurrent layer takes sequences of at least one step" + gx.ctx().where());
+  return steps && *steps * alike <= kMostUnrolled ? unrolled(d, gx, *steps, s) : inTurns(d, gx, length, s);
+}
+
 static Tensors rnnOp(OpCall &o, Cell kind) {
   Tensor x = o.t("input");
   Tensors hx = o.list("hx"), params = o.list("params");
@@ -103,9 +111,6 @@ static Tensors rnnOp(OpCall &o, Cell kind) {
     x = unsqueeze(x, 1);
   else if (batchFirst)
     x = transpose(x, 0, 1);
-  const Expr length = x.sizes()[0];
-  const std::optional<int64_t> steps = length.asConst();
-  if (!steps) o.ctx.require(le(1, length), "a recurrent layer takes sequences of at least one step" + o.ctx.where());
   if (params.empty() || hx.empty()) return o.fail("weights are missing");
   size_t each = biases ? 4 : 2;
   bool projection = kind == Cell::Lstm && params.size() == static_cast<size_t>(layers * directions) * (each + 1);
@@ -125,7 +130,7 @@ static Tensors rnnOp(OpCall &o, Cell kind) {
       Tensor gx = linear(in, wih, bih);
       State s{select(h0, 0, static_cast<int64_t>(at)), c0.valid() ? select(c0, 0, static_cast<int64_t>(at)) : Tensor()};
       const Direction d{kind, dir == 1, whh, bhh, proj, hidden};
-      outs.push_back(steps && *steps * layers * directions <= kMostUnrolled ? unrolled(d, gx, *steps, s) : inTurns(d, gx, length, s));
+      outs.push_back(allSteps(d, gx, s, layers * directions));
       lastH.push_back(unsqueeze(s.h, 0));
       if (s.c.valid()) lastC.push_back(unsqueeze(s.c, 0));
     }
@@ -139,6 +144,19 @@ static Tensors rnnOp(OpCall &o, Cell kind) {
   Tensors out{y, restore(lastH)};
   if (kind == Cell::Lstm) out.push_back(restore(lastC));
   return out;
+}
+
+/// One direction of one layer of an LSTM, as PyTorch decomposes it for its library on CPUs.
+static Tensors mkldnnLayer(OpCall &o) {
+  if (o.integer("mode") != 2) return o.fail("mode is not 2 (LSTM)");
+  if (o.flag("train") || o.flag("bidirectional") || o.flag("batch_first") || o.integer("num_layers", 1) != 1 || !o.ints("batch_sizes").empty())
+    return o.fail("only one layer and direction, over [steps, batch, features] and without a workspace, is supported");
+  const Tensor whh = o.t("weight1");
+  const bool biases = o.flag("has_biases", true);
+  State s{select(o.t("hx_"), 0, 0), select(o.t("cx_"), 0, 0)};
+  const Direction d{Cell::Lstm, o.flag("reverse"), whh, biases ? o.t("weight3") : Tensor(), {}, floorDiv(whh.sizes()[0], 4)};
+  const Tensor y = allSteps(d, linear(o.t("input"), o.t("weight0"), biases ? o.t("weight2") : Tensor()), s);
+  return {y, unsqueeze(s.h, 0), unsqueeze(s.c, 0), full(o.ctx, o.out(3).sizes, o.out(3).dtype, 0)};
 }
 
 static Tensors cellOp(OpCall &o, Cell kind) {
@@ -159,6 +177,7 @@ void addRnn(OpTable &t) {
   t.add("gru.input", [](OpCall &o) { return rnnOp(o, Cell::Gru); });
   t.add("rnn_tanh.input", [](OpCall &o) { return rnnOp(o, Cell::Tanh); });
   t.add("rnn_relu.input", [](OpCall &o) { return rnnOp(o, Cell::Relu); });
+  t.add("mkldnn_rnn_layer.default", mkldnnLayer);
   t.add("lstm_cell.default", [](OpCall &o) { return cellOp(o, Cell::Lstm); });
   t.add("gru_cell.default", [](OpCall &o) { return cellOp(o, Cell::Gru); });
   t.add("rnn_tanh_cell.default", [](OpCall &o) { return cellOp(o, Cell::Tanh); });

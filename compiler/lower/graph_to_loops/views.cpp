@@ -516,7 +516,7 @@ static void addJoins(OpTable &t) {
     }
     return {concat(rows, first ? 0 : 1)};
   });
-  t.add("stack.default", [](OpCall &o) -> Tensors {
+  t.add("stack.default _stack.default", [](OpCall &o) -> Tensors {
     Tensors xs = o.list("tensors");
     int64_t d = o.integer("dim", 0);
     if (d < 0) d += xs[0].rank() + 1;

@@ -159,15 +159,30 @@ TEST(Read, AGuardIsAnExpression) {
   std::string &json = test::member(members, "models/model.json");
   ASSERT_TRUE(
       test::replace(json, "\"guards_code\": [",
-                    "\"guards_code\": [\"2*L['x'].size()[0] > 7\", \"L['x'].stride()[0] == 6\", \"f(L['x'])\", "));
+                    "\"guards_code\": [\"2*L['x'].size()[0] > 7\", \"L['x'].stride()[0] == 6\", \"f(L['x'])\", \"math.trunc(0.5*torch.sym_float(L['x'].size()[0])) == 3\", "
+                    "\"(1.0 / (torch.sym_float(L['x'].size()[0]) ** 0.5)) >= 0.0\", "));
   Result<graph::Model> m = test::read(test::zip(members));
   ASSERT_TRUE(m) << m.error().str();
   Expr n = m->graph.value(m->inputs[0].value).type.sizes[0];
   ASSERT_FALSE(m->guards.empty());
   EXPECT_EQ(m->guards[0], lt(7, 2 * n));
+  EXPECT_NE(std::find(m->guards.begin(), m->guards.end(), eq(floorDiv(n, 2), 3)), m->guards.end());
   // E0125 GuardIgnored: what no expression says is reported, not lost.
   ASSERT_EQ(m->warnings.size(), 1u);
   EXPECT_EQ(m->warnings[0].kind, diag::GuardIgnored);
+}
+
+// def forward(self, *x): the file names the leaves x_0, …, and guards say L['x'][0].
+TEST(Read, AGuardOfSeveralPositionalArguments) {
+  test::Members members = test::membersOf("sizes.pt2");
+  std::string &json = test::member(members, "models/model.json");
+  ASSERT_TRUE(test::replace(json, "\"forward_arg_names\": [\"x\"", "\"forward_arg_names\": [\"x_0\""));
+  ASSERT_TRUE(test::replace(json, "\"guards_code\": [", "\"guards_code\": [\"2*L['x'][0].size()[0] > 7\", \"L['x'][1].size()[0] > 7\", "));
+  Result<graph::Model> m = test::read(test::zip(members));
+  ASSERT_TRUE(m) << m.error().str();
+  Expr n = m->graph.value(m->inputs[0].value).type.sizes[0];
+  ASSERT_FALSE(m->guards.empty());
+  EXPECT_EQ(m->guards[0], lt(7, 2 * n));
 }
 
 TEST(StackTrace, InnermostUserLine) {

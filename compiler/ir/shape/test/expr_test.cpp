@@ -256,6 +256,11 @@ TEST(ParseExpr, FractionsBelowARounding) {
   EXPECT_EQ(read("FloorToInt(Add(Mul(Float('0.25'), Symbol('s0')), Float('0.5')))"), floorDiv(n + 2, 4));
   EXPECT_EQ(read("RoundToInt(IntTrueDiv(Symbol('s0'), Integer(3)))"), floorDiv(2 * n + 3, 6));
   EXPECT_EQ(read("RoundToInt(Symbol('s0'))"), n);
+  // As guards have them, in Python.
+  EXPECT_EQ(read("math.trunc(0.5*torch.sym_float(s0)) == 10"), eq(floorDiv(n, 2), 10));
+  EXPECT_EQ(read("torch.sym_max(1, math.trunc(2.5*torch.sym_float(s0))) >= 2"), le(2, max(1, floorDiv(5 * n, 2))));
+  EXPECT_EQ(read("math.trunc(0.3*torch.sym_float(s0))"), read("TruncToInt(Mul(Float('0.3'), ToFloat(Symbol('s0'))))"));
+  for (const char *text : {"0.5*s0 >= 2", "0.3*0.7*s0 == 1", "math.trunc(0.3*s0 + 1)", "s0 ** 0.5 == 2", "math.trunc((0.5*s0) // 3)", "(0.5*s0) % 2 == 1"}) EXPECT_FALSE(parseExpr(text)) << text;
   // As Python's round: of two as near, the even one.
   for (const double factor : {0.5, 0.75, 2.25, 1.375})
     for (int64_t k = 0; k < 40; ++k)

@@ -226,6 +226,24 @@ TEST(Refusals, AComplexNumberIsNoRealOne) {
   EXPECT_NE(r.error().str().find("complex"), std::string::npos);
 }
 
+TEST(Refusals, LossesKnowThreeReductions) {
+  for (const char *target : {"aten.mse_loss.default", "aten.smooth_l1_loss.default", "aten.huber_loss.default", "aten.soft_margin_loss.default", "aten.nll_loss.default",
+                             "aten.cross_entropy_loss.default", "aten.multi_margin_loss.default", "aten.multilabel_margin_loss.default"}) {
+    for (int64_t reduction : {-2, 3}) {
+      graph::Model m = unaryModel(target);
+      graph::Node &node = m.graph.nodes[0];
+      for (const char *name : {"target", "reduction"}) node.argNames.push_back(name);
+      node.args.push_back(m.graph.inputs[0]);
+      node.args.push_back(reduction);
+      DiagnosticSink sink;
+      Result<loops::Program> r = lowerGraph(m, sink);
+      ASSERT_FALSE(r) << target;
+      EXPECT_EQ(r.error().diagnostics()[0].kind, diag::OpRefused) << target;
+      EXPECT_NE(r.error().str().find("reduction is " + std::to_string(reduction)), std::string::npos) << r.error().str();
+    }
+  }
+}
+
 TEST(Refusals, AWrappedCallIsNamedByWhatItCalls) {
   graph::Model m = unaryModel(std::string(graph::kDoubtfulCall), DType::C64);
   graph::Node &node = m.graph.nodes[0];
