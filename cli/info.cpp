@@ -5,6 +5,7 @@
 #include "console.h"
 #include "device.h"
 #include "model_file.h"
+#include "packing.h"
 #include "verb.h"
 
 namespace neso::cli {
@@ -75,7 +76,7 @@ std::string boxesJson(const neso_model *m, int32_t kernel, int32_t target) {
   return boxes ? fmt::format(", \"boxes\": {}", boxes) : "";
 }
 
-void printJson(const neso_model *m) {
+std::string jsonOf(const neso_model *m) {
   neso_model_stats stats;
   neso_model_get_stats(m, &stats);
   auto text = [&](const char *key) {
@@ -124,11 +125,17 @@ void printJson(const neso_model *m) {
     return fmt::format("{{\"device\": \"{}\", \"arch\": {}, \"code_bytes\": {}, \"chosen\": {}}}", deviceName(t.kind),
                        jsonString(t.arch), t.code_bytes, t.chosen != 0);
   });
-  fmt::print(
-      "{{\"model\": {}, \"producer\": {}, \"inputs\": {}, \"outputs\": {}, \"symbols\": {}, \"constants\": {}, "
+  const std::string operators = list(neso_model_op_count(m), [&](int32_t i) { return jsonString(neso_model_op(m, i)); });
+  const std::string objects = list(neso_model_object_count(m), [&](int32_t i) {
+    neso_object_info o{};
+    neso_model_object(m, i, &o);
+    return fmt::format("{{\"name\": {}, \"class\": {}}}", jsonString(o.name), jsonString(o.class_name));
+  });
+  return fmt::format(
+      "{{\"model\": {}, \"producer\": {}, \"inputs\": {}, \"outputs\": {}, \"symbols\": {}, \"operators\": {}, \"objects\": {}, \"constants\": {}, "
       "\"kernels\": {}, \"targets\": {}, \"metadata\": {{{}}}, \"steps\": {}, \"launches\": {}, \"products\": {}, "
-      "\"package_bytes\": {}, \"plan_bytes\": {}, \"constant_bytes\": {}, \"in_spec\": {}, \"out_spec\": {}}}\n",
-      text("model"), text("producer"), inputs, outputs, symbols, constants, kernels, targets, metadata,
+      "\"package_bytes\": {}, \"plan_bytes\": {}, \"constant_bytes\": {}, \"in_spec\": {}, \"out_spec\": {}}}",
+      text("model"), text("producer"), inputs, outputs, symbols, operators, objects, constants, kernels, targets, metadata,
       stats.step_count, stats.launch_count, stats.product_count, stats.package_bytes, stats.plan_bytes,
       stats.constant_bytes, text("in_spec"), text("out_spec"));
 }
@@ -233,13 +240,25 @@ void declareInfo(const Verb &parent) {
   auto json = std::make_shared<bool>(false), constants = std::make_shared<bool>(false);
   const Verb verb = parent.verb("info", "what a package holds: inputs, outputs, sizes, constants, kernels, targets");
   verb.option("package", *path, "the package").required().placeholder("FILE");
-  verb.option("--name", *name, "which model of a package of several (neso pack)").placeholder("MODEL");
+  verb.option("--name", *name, "which model of a package of several (neso pack; default: all)").placeholder("MODEL");
   verb.flag("--constants", *constants, "also a line for each weight and other constant, in the model's own shape");
   verb.flag("--json", *json, "one JSON object");
   verb.work([path, name, json, constants] {
-    OpenModel model;
-    if (Status s = model.look(*path, *name); !s) return report(s.error());
-    *json ? printJson(model.get()) : printText(model.get(), *constants);
+    std::vector<std::string> names = {*name};
+    if (name->empty())
+      if (Result<std::vector<std::string>> held = modelsOf(*path); held && held->size() > 1) names = std::move(*held);
+    std::vector<std::string> rows;
+    for (const std::string &one : names) {
+      OpenModel model;
+      if (Status s = model.look(*path, one); !s) return report(s.error());
+      if (*json) {
+        rows.push_back(jsonOf(model.get()));
+        continue;
+      }
+      if (names.size() > 1) fmt::print("{}--name {}\n", &one == names.data() ? "" : "\n", one);
+      printText(model.get(), *constants);
+    }
+    if (*json) fmt::print("{}\n", rows.size() == 1 ? rows[0] : fmt::format("{{\"models\": [{}]}}", fmt::join(rows, ", ")));
     return 0;
   });
 }
