@@ -12,7 +12,7 @@ struct Options {
   SessionOptions session;
   int iterations = 0;
   bool json = false;
-  std::string report;
+  std::string report, trace;
 };
 
 // Who computes the products that the package leaves to a library, and how wide its graphs are.
@@ -27,6 +27,16 @@ std::string librariesText(const neso_model_stats &model, const neso_device_stats
   return out + fmt::format("\nproducts {} of {} by cuBLASLt {}.{}.{}, {}\n", s.library_products, model.product_count,
                            s.library_version / 10000, s.library_version / 100 % 100, s.library_version % 100,
                            s.library);
+}
+
+// Some runs more, whose steps are noted: those that were measured were not slowed down by it.
+Status writeTrace(Session &session, const std::string &path) {
+  constexpr int kRuns = 10;
+  Trace trace;
+  if (Status s = trace.attach(session.context()); !s) return s;
+  for (int i = 0; i < kRuns; ++i)
+    if (neso_status s = session.run(); s != NESO_OK) return runtimeError(s);
+  return trace.write(path);
 }
 
 // The runs after the first one: `warm` back to back, on a GPU also each with a cold second-level cache.
@@ -73,6 +83,8 @@ int run(Options o) {
   if (neso_status s = neso_context_synchronize(session.context()); s != NESO_OK) return report(s);
   if (!o.report.empty())
     if (Status s = writeReportTimes(o.report, std::move(*page), session, o.session, warm); !s) return report(s.error());
+  if (!o.trace.empty())
+    if (Status s = writeTrace(session, o.trace); !s) return report(s.error());
   neso_context_stats stats;
   neso_device_stats onDevice;
   neso_model_stats model;
@@ -116,6 +128,7 @@ void declareBench(const Verb &parent) {
   verb.option("--iters", o->iterations, "timed runs (default: about a second's worth)").range(1, 100000000);
   verb.flag("--json", o->json, "one JSON object");
   verb.option("--report", o->report, "the page that compile --report wrote: what each kernel takes is put into it").placeholder("FILE");
+  verb.option("--trace", o->trace, "also write the steps of ten further runs and their times, as JSON that Perfetto opens").placeholder("FILE");
   verb.work([o] { return run(*o); });
 }
 

@@ -22,7 +22,7 @@ namespace neso::cli {
 namespace {
 
 struct Options {
-  std::string model, output, report, emit, from, ptxas, format = "neso", aotiLibrary, weights = "embedded", weightFile;
+  std::string model, output, report, trace, emit, from, ptxas, format = "neso", aotiLibrary, weights = "embedded", weightFile;
   std::vector<std::string> targets, archs, kernels, settings, metadata;
   std::string shown; // what the package is called in messages; "": its path
   CompileOptions compile;
@@ -43,6 +43,18 @@ WeightPlace weightPlace(const Options &o) {
 uint64_t sizeOf(const std::string &path) {
   std::error_code unknown; // of a pipe: 0
   return std::filesystem::is_regular_file(path, unknown) ? std::filesystem::file_size(path, unknown) : 0;
+}
+
+/// The compiler's steps behind each other, in the format that Perfetto and Chrome open.
+std::string traceOf(const Compilation &c) {
+  std::string out = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": 1, \"args\": {\"name\": \"neso compile\"}}";
+  double begin = 0;
+  for (const StepTime &t : c.times) {
+    out += fmt::format(",\n{{\"name\": {}, \"ph\": \"X\", \"pid\": 1, \"tid\": 1, \"ts\": {:.3f}, \"dur\": {:.3f}}}", jsonString(t.step), begin * 1e3,
+                       t.milliseconds * 1e3);
+    begin += t.milliseconds;
+  }
+  return out + "\n]}\n";
 }
 
 /// What --json prints of one package. `what`: a row of it for each of the targets that it is for.
@@ -88,9 +100,12 @@ int run(Options o, std::vector<std::string> *rows) {
   o.compile.updatable |= o.compile.weights.kind == WeightPlace::None;
   if (o.emit.empty() && o.format == "neso") {
     o.compile.output = o.output;
-    // All or nothing: without its report there is no package.
-    if (!o.report.empty())
-      o.compile.beforeOutput = [&o](const Compilation &c) { return writeFileAtomically(o.report, c.report); };
+    // All or nothing: without its report and its trace there is no package.
+    o.compile.beforeOutput = [&o](const Compilation &c) {
+      if (!o.report.empty())
+        if (Status s = writeFileAtomically(o.report, c.report); !s) return s;
+      return o.trace.empty() ? Status::ok() : writeFileAtomically(o.trace, traceOf(c));
+    };
   }
   DiagnosticSink sink;
   auto start = std::chrono::steady_clock::now();
@@ -258,6 +273,7 @@ void declareCompile(const Verb &parent) {
   verb.option("--threads", o->compile.threads, "of the compiler (default: one per core, at most 16)").range(1, 256).group("Target");
   verb.flag("--samples", o->samples, "put the inputs that the model was exported with into the package, for --sample of run, bench and verify").group("Result");
   verb.flag("--strip", o->compile.strip, "keep no folders of the model's source files in the package, their names alone").group("Result");
+  verb.option("--trace", o->trace, "also write what the compiler's steps took, as JSON that Perfetto opens").placeholder("FILE").group("Result");
   verb.flag("--verbose", o->verbose, "print the time of each step").group("Result");
   verb.flag("--json", o->json, "when it is done, one JSON object on standard output: the package, its targets, the time of each step").group("Result");
   auto wrong = [o, output]() -> std::string {
@@ -265,6 +281,7 @@ void declareCompile(const Verb &parent) {
     if (o->emit.empty() && output.count() == 0) return "-o is required";
     if (o->targets.size() > 1 && (!o->emit.empty() || !o->from.empty() || !o->report.empty() || o->format != "neso" || !o->tune.measureInto.empty() || !o->tune.readFrom.empty()))
       return "--target: --emit, --from, --report, --tune, --tuned and --format aoti are for one target";
+    if (!o->trace.empty() && (o->targets.size() > 1 || !o->emit.empty() || o->format != "neso")) return "--trace: is for a package of one target";
     if (!o->weightFile.empty() && o->weights != "external") return "--weights-file: is for --weights external";
     if (o->weights == "external" && o->format == "aoti")
       return "--weights: PyTorch's loader takes archives with their weights (embedded) or without (none: load_constants gives them)";

@@ -5,6 +5,7 @@
 #include "console.h"
 #include "device.h"
 #include "model_file.h"
+#include "packing.h"
 #include "verb.h"
 
 namespace neso::cli {
@@ -27,12 +28,16 @@ std::string dimJson(const neso_dim &d) {
   return fmt::format("{{\"symbol\": {}, \"min\": {}, \"max\": {}}}", d.symbol ? jsonString(d.symbol) : "null", d.min,
                      d.max == INT64_MAX ? "null" : std::to_string(d.max));
 }
-std::string valueJson(const neso_value_info &v, bool input) {
+/// What the export fixed an input to, as Python writes it; NULL: nothing, or None.
+const char *fixedValue(const neso_model *m, const neso_value_info &v) { return neso_model_metadata(m, fmt::format("input.{}.value", v.name).c_str()); }
+
+std::string valueJson(const neso_model *m, const neso_value_info &v, bool input) {
   std::string shape;
   for (int32_t d = 0; d < v.rank; ++d) shape += (d ? ", " : "") + dimJson(v.dims[d]);
   std::string out = fmt::format("{{\"name\": {}, \"kind\": \"{}\", \"dtype\": \"{}\", \"shape\": [{}]",
                                 jsonString(v.name), kKinds[v.kind], neso_dtype_name(v.dtype), shape);
   if (input) out += fmt::format(", \"mutated\": {}, \"optional\": {}", v.mutated != 0, v.optional != 0);
+  if (const char *value = input ? fixedValue(m, v) : nullptr) out += fmt::format(", \"value\": {}", jsonString(value));
   return out + "}";
 }
 
@@ -75,7 +80,7 @@ std::string boxesJson(const neso_model *m, int32_t kernel, int32_t target) {
   return boxes ? fmt::format(", \"boxes\": {}", boxes) : "";
 }
 
-void printJson(const neso_model *m) {
+std::string jsonOf(const neso_model *m) {
   neso_model_stats stats;
   neso_model_get_stats(m, &stats);
   auto text = [&](const char *key) {
@@ -85,9 +90,9 @@ void printJson(const neso_model *m) {
   for (int32_t i = 0; neso_model_metadata_key(m, i); ++i)
     metadata += fmt::format("{}{}: {}", i ? ", " : "", jsonString(neso_model_metadata_key(m, i)),
                             text(neso_model_metadata_key(m, i)));
-  std::string inputs = list(neso_model_input_count(m), [&](int32_t i) { return valueJson(value(m, i, true), true); });
+  std::string inputs = list(neso_model_input_count(m), [&](int32_t i) { return valueJson(m, value(m, i, true), true); });
   std::string outputs =
-      list(neso_model_output_count(m), [&](int32_t i) { return valueJson(value(m, i, false), false); });
+      list(neso_model_output_count(m), [&](int32_t i) { return valueJson(m, value(m, i, false), false); });
   std::string symbols = list(neso_model_symbol_count(m), [&](int32_t i) {
     neso_symbol_info s;
     neso_model_symbol(m, i, &s);
@@ -124,11 +129,17 @@ void printJson(const neso_model *m) {
     return fmt::format("{{\"device\": \"{}\", \"arch\": {}, \"code_bytes\": {}, \"chosen\": {}}}", deviceName(t.kind),
                        jsonString(t.arch), t.code_bytes, t.chosen != 0);
   });
-  fmt::print(
-      "{{\"model\": {}, \"producer\": {}, \"inputs\": {}, \"outputs\": {}, \"symbols\": {}, \"constants\": {}, "
+  const std::string operators = list(neso_model_op_count(m), [&](int32_t i) { return jsonString(neso_model_op(m, i)); });
+  const std::string objects = list(neso_model_object_count(m), [&](int32_t i) {
+    neso_object_info o{};
+    neso_model_object(m, i, &o);
+    return fmt::format("{{\"name\": {}, \"class\": {}}}", jsonString(o.name), jsonString(o.class_name));
+  });
+  return fmt::format(
+      "{{\"model\": {}, \"producer\": {}, \"inputs\": {}, \"outputs\": {}, \"symbols\": {}, \"operators\": {}, \"objects\": {}, \"constants\": {}, "
       "\"kernels\": {}, \"targets\": {}, \"metadata\": {{{}}}, \"steps\": {}, \"launches\": {}, \"products\": {}, "
-      "\"package_bytes\": {}, \"plan_bytes\": {}, \"constant_bytes\": {}, \"in_spec\": {}, \"out_spec\": {}}}\n",
-      text("model"), text("producer"), inputs, outputs, symbols, constants, kernels, targets, metadata,
+      "\"package_bytes\": {}, \"plan_bytes\": {}, \"constant_bytes\": {}, \"in_spec\": {}, \"out_spec\": {}}}",
+      text("model"), text("producer"), inputs, outputs, symbols, operators, objects, constants, kernels, targets, metadata,
       stats.step_count, stats.launch_count, stats.product_count, stats.package_bytes, stats.plan_bytes,
       stats.constant_bytes, text("in_spec"), text("out_spec"));
 }
@@ -158,7 +169,8 @@ void printText(const neso_model *m, bool constants) {
         fmt::print("  {:3} {} {} {}{}\n", i, v.name, neso_dtype_name(v.dtype), shapeText(v),
                    v.mutated ? " mutated" : "");
       else
-        fmt::print("  {:3} {} {}{}\n", i, v.name, kKinds[v.kind], v.optional ? " (fixed by the export)" : "");
+        fmt::print("  {:3} {} {}{}{}\n", i, v.name, kKinds[v.kind], input && fixedValue(m, v) ? fmt::format(" = {}", fixedValue(m, v)) : "",
+                   v.optional ? " (fixed by the export)" : "");
     }
   }
   for (int32_t i = 0; i < neso_model_symbol_count(m); ++i) {
@@ -223,8 +235,9 @@ void printText(const neso_model *m, bool constants) {
       fmt::print("\n");
     }
   }
-  for (int32_t i = 0; neso_model_metadata_key(m, i); ++i)
-    fmt::print("{}: {}\n", neso_model_metadata_key(m, i), text(neso_model_metadata_key(m, i)));
+  for (int32_t i = 0; const char *key = neso_model_metadata_key(m, i); ++i)
+    // Those stand by their inputs.
+    if (!std::string_view(key).starts_with("input.") || !std::string_view(key).ends_with(".value")) fmt::print("{}: {}\n", key, text(key));
 }
 } // namespace
 
@@ -233,13 +246,25 @@ void declareInfo(const Verb &parent) {
   auto json = std::make_shared<bool>(false), constants = std::make_shared<bool>(false);
   const Verb verb = parent.verb("info", "what a package holds: inputs, outputs, sizes, constants, kernels, targets");
   verb.option("package", *path, "the package").required().placeholder("FILE");
-  verb.option("--name", *name, "which model of a package of several (neso pack)").placeholder("MODEL");
+  verb.option("--name", *name, "which model of a package of several (neso pack; default: all)").placeholder("MODEL");
   verb.flag("--constants", *constants, "also a line for each weight and other constant, in the model's own shape");
   verb.flag("--json", *json, "one JSON object");
   verb.work([path, name, json, constants] {
-    OpenModel model;
-    if (Status s = model.look(*path, *name); !s) return report(s.error());
-    *json ? printJson(model.get()) : printText(model.get(), *constants);
+    std::vector<std::string> names = {*name};
+    if (name->empty())
+      if (Result<std::vector<std::string>> held = modelsOf(*path); held && held->size() > 1) names = std::move(*held);
+    std::vector<std::string> rows;
+    for (const std::string &one : names) {
+      OpenModel model;
+      if (Status s = model.look(*path, one); !s) return report(s.error());
+      if (*json) {
+        rows.push_back(jsonOf(model.get()));
+        continue;
+      }
+      if (names.size() > 1) fmt::print("{}--name {}\n", &one == names.data() ? "" : "\n", one);
+      printText(model.get(), *constants);
+    }
+    if (*json) fmt::print("{}\n", rows.size() == 1 ? rows[0] : fmt::format("{{\"models\": [{}]}}", fmt::join(rows, ", ")));
     return 0;
   });
 }

@@ -9,6 +9,7 @@
 #include "flags.h"
 #include "kernel_header.h"
 #include "kernel_launch.h"
+#include "summary.h"
 #include "timing.h"
 #include "verb.h"
 
@@ -32,7 +33,7 @@ std::string plainList(const std::vector<std::string> &names) {
 int analyze(const Options &o) {
   Result<KernelSource> source = sourceOf(o);
   if (!source) return report(source.error());
-  Result<Kernel> kernel = Kernel::read(*source);
+  Result<Kernel> kernel = readKernel(*source);
   if (!kernel) return report(kernel.error());
   KernelMutation m = kernel->mutation();
   if (o.json) {
@@ -50,7 +51,7 @@ int compile(Options o) {
   if (Status s = resolveNative(o.target, o.archs, o.device); !s) return report(s.error());
   Result<KernelSource> source = sourceOf(o);
   if (!source) return report(source.error());
-  Result<Kernel> kernel = Kernel::read(*source);
+  Result<Kernel> kernel = readKernel(*source);
   if (!kernel) return report(kernel.error());
   std::vector<std::string> notes;
   ConfigChoice choose;
@@ -76,7 +77,7 @@ int emit(Options o) {
   if (Status s = resolveNative(o.target, o.archs, o.device); !s) return report(s.error());
   Result<KernelSource> source = sourceOf(o);
   if (!source) return report(source.error());
-  Result<Kernel> kernel = Kernel::read(*source);
+  Result<Kernel> kernel = readKernel(*source);
   if (!kernel) return report(kernel.error());
   Result<std::string> text =
       kernel->emit(*parseKernelStage(o.stage), o.target, o.archs.empty() ? "" : o.archs.front(), o.ptxas);
@@ -99,6 +100,10 @@ int run(const Options &o) {
     return report(s);
   } else if (Status s = launch.collect(); !s) {
     return report(s.error());
+  }
+  if (o.output.empty()) {
+    printSummaries(launch.arguments.outputs);
+    return 0;
   }
   Status s = writeSafetensors(o.output, launch.arguments.outputs, {});
   return s ? 0 : report(s.error());
@@ -229,9 +234,9 @@ void declareKernel(const Verb &parent) {
   declareToolkit(verb, *o);
   verb.work([o] { return emit(*o); });
 
-  verb = declareSource(kernel, "run", "launch the kernel on files and write every buffer", *o, true);
+  verb = declareSource(kernel, "run", "launch the kernel on files, and write or show every buffer", *o, true);
   declareLaunch(verb, *o);
-  verb.option("-o,--output", o->output, "a .safetensors: every buffer argument, named after its parameter").required();
+  verb.option("-o,--output", o->output, "a .safetensors: every buffer argument, named after its parameter (default: a line for each on the terminal)").placeholder("FILE");
   verb.flag("--interpret", o->interpret,
             "execute in the interpreter of the tile IR, which watches every access, in place of machine code");
   verb.flag("--races", o->races, "with --interpret: also report programs that store different values to one place, or read what another stored, without atomics");

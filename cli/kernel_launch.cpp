@@ -6,6 +6,7 @@
 
 #include "base/diagnostics/cli.h"
 #include "base/diagnostics/tile.h"
+#include "console.h"
 #include "model_file.h"
 #include "timing.h"
 
@@ -49,6 +50,13 @@ Result<KernelSource> sourceOf(const KernelOptions &o) {
   return s;
 }
 
+Result<Kernel> readKernel(const KernelSource &source) {
+  Result<Kernel> kernel = Kernel::read(source);
+  if (kernel)
+    for (const Diagnostic &warning : kernel->warnings()) print(warning);
+  return kernel;
+}
+
 bool isPackage(const std::string &source) { return packageOf(source).has_value(); }
 
 Launch::~Launch() {
@@ -74,7 +82,7 @@ Status Launch::readSource(const KernelOptions &o) {
   if (Status s = inferSignature(*source, o.args, dtypeOfArgument); !s) return s;
   Result<std::vector<std::string>> names = specialiseOnValues(*source, o.args);
   if (!names) return names.takeError();
-  Result<Kernel> kernel = Kernel::read(*source);
+  Result<Kernel> kernel = readKernel(*source);
   if (!kernel) return kernel.takeError();
   kernel_.emplace(std::move(*kernel));
   name_ = kernel_->name(), parameters_ = kernel_->parameters(), constants_ = kernel_->constants();

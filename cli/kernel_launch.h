@@ -25,6 +25,8 @@ struct KernelOptions {
 
 /// What the options say of the kernel. KernelUnnamed.
 Result<KernelSource> sourceOf(const KernelOptions &o);
+/// Reads it, and says what is odd about it.
+Result<Kernel> readKernel(const KernelSource &source);
 /// Whether the source is a package, "k.neso" or "k.neso:add".
 bool isPackage(const std::string &source);
 

@@ -55,6 +55,12 @@ Status OpenModel::load(const std::string &path, neso_model_options options, cons
   return status == NESO_OK ? Status::ok() : Status(runtimeError(status));
 }
 
+std::string outputName(const neso_model *model, size_t index) {
+  neso_value_info info{};
+  neso_model_output(model, static_cast<int32_t>(index), &info);
+  return info.name && *info.name ? info.name : std::to_string(index);
+}
+
 std::string inputList(const neso_model *model) {
   std::string out;
   for (int32_t i = 0; i < neso_model_input_count(model); ++i) {

@@ -42,6 +42,9 @@ private:
 /// A status of the runtime as an Error that carries its code.
 Error runtimeError(neso_status status);
 
+/// "logits", where the program returned a dictionary; else its number.
+std::string outputName(const neso_model *model, size_t index);
+
 /// What the model takes, for messages: "0 ('x'), 1 ('mask')".
 std::string inputList(const neso_model *model);
 

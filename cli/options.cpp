@@ -42,6 +42,11 @@ int usage(const CLI::App &app, const CLI::ParseError &e) {
               << "\nRun with --help for more information.\n";
     return 2;
   }
+  if (e.get_exit_code() != 0 && commands.empty() && !rest.empty()) {
+    std::cerr << "'" << rest.front() << "' is one word too many for neso " << at->get_name()
+              << "; several values of an option are joined by commas, or the option is given again\nRun with --help for more information.\n";
+    return 2;
+  }
   if (e.get_exit_code() == 0 || commands.empty()) return app.exit(e, std::cout, std::cerr) == 0 ? 0 : 2;
   std::cerr << (rest.empty() ? "a command is missing" : "'" + rest.front() + "' is no command") << "; the commands of "
             << (at == &app ? "neso" : "neso " + at->get_name()) << " are " << known << (rest.empty() ? "" : suggestion(rest.front(), commands))

@@ -51,6 +51,16 @@ Status openPackage(const std::string &path, Package &out) {
 
 } // namespace
 
+Result<std::vector<std::string>> modelsOf(const std::string &path) {
+  Package package;
+  if (neso_status s = package.file.open(path.c_str()); s != NESO_OK) return runtimeError(s);
+  if (neso_status s = package.archive.open(package.file.bytes, package.file.size); s != NESO_OK) return runtimeError(s);
+  std::vector<std::string> names;
+  for (const neso_rt::member &m : package.archive.members())
+    if (std::string name = modelOf({std::string(m.name, m.name_size), m.data, m.size}); !name.empty()) names.push_back(std::move(name));
+  return names;
+}
+
 Status packPackages(const std::vector<PackageToPack> &given, const Notes &metadata, const std::string &output) {
   std::vector<std::unique_ptr<Package>> packages;
   std::vector<PackedModel> models;

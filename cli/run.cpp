@@ -27,9 +27,7 @@ std::string strideText(const neso_tensor &t) {
 Status deliver(const std::string &path, const std::vector<HostTensor> &results,
                const std::map<std::string, std::string> &metadata) {
   if (path.empty()) {
-    size_t width = 0;
-    for (const HostTensor &t : results) width = std::max(width, t.name.size());
-    for (const HostTensor &t : results) fmt::print("{:{}}  {}\n", t.name, width, summary(t));
+    printSummaries(results);
     return Status::ok();
   }
   if (!path.ends_with(".npy")) return writeSafetensors(path, results, metadata);
@@ -62,7 +60,8 @@ int run(Options o) {
   };
   for (size_t i = 0; i < session.outputs.size(); ++i) {
     if (!session.outputs[i].data) continue;
-    keep(std::to_string(i), session.outputs[i]);
+    // Files number the outputs, as they do the inputs; people see their names.
+    keep(o.output.empty() ? outputName(session.model(), i) : std::to_string(i), session.outputs[i]);
     if (o.strides) metadata["strides." + std::to_string(i)] = strideText(session.outputs[i]);
   }
   for (size_t i = 0; i < session.views.size(); ++i)

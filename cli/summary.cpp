@@ -38,4 +38,10 @@ std::string summary(const HostTensor &t) {
   return nans ? out + fmt::format("  {} NaN", nans) : out;
 }
 
+void printSummaries(const std::vector<HostTensor> &tensors) {
+  size_t width = 0;
+  for (const HostTensor &t : tensors) width = std::max(width, t.name.size());
+  for (const HostTensor &t : tensors) fmt::print("{:{}}  {}\n", t.name, width, summary(t));
+}
+
 } // namespace neso::cli

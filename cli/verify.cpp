@@ -239,7 +239,7 @@ int run(Options o) {
       continue;
     }
     const neso_tensor &got = session.outputs[number++];
-    if (got.data) all.push_back(compareOutput(std::to_string(number - 1), out.kind, want, got, o));
+    if (got.data) all.push_back(compareOutput(outputName(session.model(), number - 1), out.kind, want, got, o));
   }
   return print(all, o.json) ? 0 : 1;
 }

@@ -157,6 +157,22 @@ TEST_F(Cli, RunWithoutAFileShowsTheOutputs) {
   EXPECT_EQ(o.code, 2) << o.err;
 }
 
+TEST_F(Cli, OutputsHaveTheNamesOfADictionary) {
+  const std::string folder = NESO_SOURCE_DIR "/tests/goldens/models/structures/", inputs = " --input " + folder + "inputs.safetensors";
+  ASSERT_EQ(neso("compile " + folder + "export.pt2 -o m.neso").code, 0);
+  Outcome o = neso("info m.neso");
+  EXPECT_NE(o.out.find(" count int = "), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find(" flag bool = True (fixed by the export)\n"), std::string::npos) << o.out;
+  EXPECT_EQ(o.out.find("input."), std::string::npos) << o.out;
+  o = neso("run m.neso" + inputs);
+  EXPECT_EQ(o.out.find("logits     f32 [2, 4, 13]  "), 0u) << o.out << o.err;
+  EXPECT_NE(o.out.find("\nparts.1.0  f32 [6]  "), std::string::npos) << o.out;
+  EXPECT_EQ(neso("verify " + folder + "export.pt2" + inputs).out.find("logits f32 [2, 4, 13]: worst error"), 0u);
+  // Files number them.
+  ASSERT_EQ(neso("run m.neso -o out.safetensors" + inputs).code, 0);
+  EXPECT_EQ(load("out.safetensors").count("0"), 1u);
+}
+
 TEST_F(Cli, NpyFilesAreWrittenForOneTensorAlone) {
   HostTensor t = tensor("x", {2, 3}, {1, 2, 3, 4, 5, 6});
   ASSERT_TRUE(static_cast<bool>(writeNpy(dir + "x.npy", t)));
@@ -189,6 +205,9 @@ TEST_F(Cli, MistypedWordsGetASuggestion) {
   o = neso("compile m.pt2 -o m.neso --traget cpu");
   EXPECT_EQ(o.code, 2);
   EXPECT_NE(o.err.find("'--traget' is no option of neso compile; did you mean '--target'?"), std::string::npos) << o.err;
+  o = neso("compile m.pt2 -o m.neso --arch x86-64-v3 x86-64-v4");
+  EXPECT_EQ(o.code, 2);
+  EXPECT_NE(o.err.find("'x86-64-v4' is one word too many for neso compile; several values of an option are joined by commas, or the option is given again"), std::string::npos) << o.err;
   o = neso("--hlep");
   EXPECT_EQ(o.code, 2);
   EXPECT_NE(o.err.find("'--hlep' is no option of neso; did you mean '--help'?"), std::string::npos) << o.err;
@@ -205,6 +224,15 @@ TEST_F(Cli, ARunIsTraced) {
   for (size_t at = 0; (at = trace.find("\"cat\": \"step\"", at)) != std::string::npos; ++at) ++steps;
   EXPECT_GT(steps, 1u);
   EXPECT_NE(trace.find("\"grid\": ["), std::string::npos) << trace;
+  // What stands there stays where nothing can be written, and nothing lies beside it afterwards.
+  EXPECT_EQ(neso("run m.neso --input in.safetensors --trace absent/t.json").code, 1);
+  size_t files = 0;
+  for (const auto &entry : std::filesystem::directory_iterator(dir)) files += entry.path().filename().string().find("t.json") == 0;
+  EXPECT_EQ(files, 1u);
+  o = neso("bench m.neso --iters 2 --trace b.json");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(slurp(dir + "b.json").find("\"cat\": \"step\""), std::string::npos);
+  EXPECT_EQ(neso("run m.neso --input in.safetensors --trace /dev/null").code, 0);
   // Whether it is JSON, others say.
   if (std::system("command -v python3 >/dev/null") == 0)
     EXPECT_EQ(std::system(("python3 -c 'import json; e = json.load(open(\"" + dir + "t.json\"))[\"traceEvents\"]; run = [x for x in e if x.get(\"cat\") == \"run\"][0]; "
@@ -396,6 +424,9 @@ TEST_F(Cli, ScriptObjectsAreGivenToTheirOperators) {
     EXPECT_NE(o.out.find("uses the script object inner.tally (__torch__.torch.classes.neso_test_objects.Tally), which --op-library brings\n"
                          "uses the script object t (__torch__.torch.classes.neso_test_objects.Tally), which --op-library brings\n"),
               std::string::npos) << o.out;
+    o = neso("info m.neso --json");
+    EXPECT_NE(o.out.find("\"operators\": [\""), std::string::npos) << o.out;
+    EXPECT_NE(o.out.find("\"objects\": [{\"name\": \"inner.tally\", \"class\": \"__torch__.torch.classes.neso_test_objects.Tally\"}, {\"name\": \"t\", "), std::string::npos) << o.out;
     for (int rows : {4, 9}) {
       o = neso(fmt::format("run m.neso --op-library {} --input {}objects.inputs.{}.safetensors -o out.safetensors", kOperators, kExtern, rows));
       ASSERT_EQ(o.code, 0) << o.err;
@@ -573,6 +604,12 @@ TEST_F(Cli, CompileSaysInJsonWhatItMade) {
   EXPECT_NE(o.out.find("{\"step\": "), std::string::npos) << o.out;
   EXPECT_EQ(std::count(o.out.begin(), o.out.end(), '\n'), 1);
   EXPECT_EQ(o.err, "");
+  o = neso(compile + "--trace c.json");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(slurp(dir + "c.json").find("{\"name\": \"read\", \"ph\": \"X\", \"pid\": 1, \"tid\": 1, \"ts\": 0.000, "), std::string::npos) << slurp(dir + "c.json");
+  std::filesystem::remove(dir + "m.neso");
+  EXPECT_EQ(neso(compile + "--trace absent/c.json").code, 1);
+  EXPECT_FALSE(std::filesystem::exists(dir + "m.neso"));
   o = neso(compile + "--target cpu,cuda --ptxas none");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.out.find("{\"device\": \"cuda\", \"targets\": [\"sm_90a\"]"), std::string::npos) << o.out;

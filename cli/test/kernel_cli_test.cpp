@@ -142,6 +142,44 @@ def twice(x, n, BLOCK: tl.constexpr):
   EXPECT_EQ(load("o.safetensors")["x"][39], 78.0f);
 }
 
+TEST_F(KernelCli, RunWithoutAFileShowsTheBuffers) {
+  const Outcome r = kernel("run " + scale + launch);
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.out.find("x_ptr     f32 [40]  min 0  max 39  mean 19.5\n"), 0u) << r.out;
+  EXPECT_NE(r.out.find("out_ptr   f32 [40]  min -1  max 116 "), std::string::npos) << r.out;
+}
+
+TEST_F(KernelCli, AFunctionInPlaceOfItsNameIsTold) {
+  write("act.py", R"(import neso.triton as triton
+import neso.triton.language as tl
+from neso import triton as again
+
+@triton.jit
+def relu(v):
+    return tl.maximum(v, 0.0)
+
+@again.jit
+def apply(x, n, B: tl.constexpr, ACT: tl.constexpr):
+    for k in tl.static_range(2):
+        i = k * B + tl.arange(0, B)
+        v = tl.load(x + i, mask=i < n) - 20
+        if ACT == "relu":
+            v = relu(v)
+        tl.store(x + i, v, mask=i < n)
+)");
+  const std::string run = "run act.py:apply --grid 1 --constexpr B=32 --arg @t.safetensors#a --arg 40 -o o.safetensors --constexpr ACT=";
+  Outcome r = kernel(run + "relu");
+  ASSERT_EQ(r.code, 0) << r.err;
+  const std::string warning = "warning[E1080]: act.py:14:12: the function relu is compared with the text 'relu', which it never equals";
+  EXPECT_NE(r.err.find(warning), std::string::npos) << r.err;
+  EXPECT_EQ(r.err.find(warning), r.err.rfind(warning)) << r.err;
+  EXPECT_EQ(load("o.safetensors")["x"][0], -20.0f);
+  r = kernel(run + "\"'relu'\"");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.err.find("E1080"), std::string::npos) << r.err;
+  EXPECT_EQ(load("o.safetensors")["x"][0], 0.0f);
+}
+
 TEST_F(KernelCli, PackagesKeepConfigsAndGrid) {
   write("tuned.py", R"(import triton
 import triton.language as tl
@@ -209,6 +247,8 @@ def turn(x, n, TURNS: tl.constexpr):
 
 TEST_F(KernelCli, PackagesRun) {
   ASSERT_EQ(kernel("compile " + scale + "-o k.neso").code, 0);
+  EXPECT_NE(neso("info k.neso").out.find("kernel.scale.written: out_ptr\n"), std::string::npos);
+  EXPECT_NE(neso("run k.neso").err.find("the package holds kernels only; launch them with neso_kernel_launch, or by neso kernel run"), std::string::npos);
   for (const char *name : {"", ":scale"}) {
     Outcome r = kernel(std::string("run k.neso") + name +
                        " --grid 'cdiv(n, BLOCK)' --arg @t.safetensors#a --arg @t.safetensors#b --arg @t.safetensors#o --arg 33 --arg 0.5 "

@@ -53,6 +53,13 @@ TEST_F(Pack, ModelsAreChosenByName) {
   o = neso("run both.neso --random");
   EXPECT_EQ(o.code, 1);
   EXPECT_NE(o.err.find("error[E0717]: the package holds several models, name one of: "), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("--name"), std::string::npos) << o.err;
+  o = neso("info both.neso");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("--name mlp\nmodel "), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("--name gelu\nmodel "), std::string::npos) << o.out;
+  o = neso("info both.neso --json");
+  EXPECT_EQ(o.out.find("{\"models\": [{\"model\": "), 0u) << o.out;
   o = neso("info both.neso --name gelu --json");
   EXPECT_NE(o.out.find("\"author\": \"me\""), std::string::npos) << o.out;
   EXPECT_NE(o.out.find("\"note\": \"a=b\""), std::string::npos) << o.out;

@@ -42,6 +42,7 @@ struct Kernel::State {
   KernelSource source;
   int warps = 4, stages = 3;
   bool autotuned = false;
+  std::vector<Diagnostic> warnings;
   std::vector<Config> others; // further configs, whose functions stand in `module`, too
 };
 
@@ -186,6 +187,7 @@ Result<Kernel> Kernel::read(const KernelSource &source) {
     if (!compiled) return compiled.takeError();
     state->module = std::move(compiled->module);
     state->warps = compiled->numWarps, state->stages = compiled->numStages;
+    state->warnings = std::move(compiled->warnings);
     state->function = *state->module->getOps<tt::FuncOp>().begin();
     state->autotuned = !compiled->info.configs.empty();
     state->constants = constantsOf(*compiled);
@@ -217,6 +219,7 @@ Result<Kernel> Kernel::read(const KernelSource &source) {
 }
 
 const std::vector<KernelSource::NamedText> &Kernel::constants() const { return state_->constants; }
+const std::vector<Diagnostic> &Kernel::warnings() const { return state_->warnings; }
 bool Kernel::autotuned() const { return state_->autotuned; }
 size_t Kernel::configs() const { return 1 + state_->others.size(); }
 
@@ -356,6 +359,7 @@ Result<std::string> Kernel::package(const std::string &target, const std::vector
       kernel.name = nameOfConfig(state_->name, i);
       kernel.argCount = static_cast<int>(function.getFunctionType().getNumInputs());
       kernel.metadata.emplace_back("parameters", parameterText(state_->parameters));
+      kernel.metadata.emplace_back("written", fmt::format("{}", fmt::join(mutation().mutated, ", ")));
       for (const auto &[name, value] : of[i].constants) kernel.metadata.emplace_back("constant." + name, value);
       const bool taken = std::any_of(of[i].constants.begin(), of[i].constants.end(), [](const auto &c) { return c.first == "num_stages"; });
       if (of.size() > 1 && !taken) kernel.metadata.emplace_back("constant.num_stages", std::to_string(of[i].stages));

@@ -120,6 +120,8 @@ public:
   const std::vector<KernelParameter> &parameters() const;
   /// Compile-time values by parameter, as Python literals; with num_warps. Nothing for a .ttir.
   const std::vector<KernelSource::NamedText> &constants() const;
+  /// What is odd about the source, though it compiles.
+  const std::vector<Diagnostic> &warnings() const;
   /// Whether some of them come from a config of triton.autotune.
   bool autotuned() const;
   /// How many configs were read, the one above among them: more than 1 with KernelSource::allConfigs alone.

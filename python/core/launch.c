@@ -87,7 +87,7 @@ PyObject *launch_method(PyObject *object, PyObject *args) {
 typedef struct trait {
   enum { CONSTANT, NONE, BOOLEAN, FLOATING, INTEGER, POINTER } kind;
   uint8_t wide, is_one, by_16;    /* INTEGER: whether it fits 32 bits, 64 with and 64 without a sign; POINTER: by_16 */
-  uint8_t code, bits;             /* POINTER: DLPack's */
+  uint8_t code, bits, read_only;  /* POINTER: DLPack's, and whether the memory is not to be written */
   int32_t device, index;          /* POINTER: DLPack's */
   PyObject *value;                /* CONSTANT: owned in variants, borrowed else */
   const neso_dl_exchange *exchange;
@@ -222,6 +222,7 @@ static int trait_of(const parameter *p, PyObject *value, argument *a, trait *out
   if (read_pointer(value, "an argument", a, &t)) return PyErr_Clear(), 0;
   out->kind = POINTER;
   dl_dtype_of(t.dtype, &out->code, &out->bits);
+  out->read_only = a->has_view && a->view.readonly;
   out->device = t.device;
   out->index = t.device_index;
   out->by_16 = p->by_alignment && (uintptr_t)t.data % 16 == 0;
@@ -232,7 +233,7 @@ static int trait_of(const parameter *p, PyObject *value, argument *a, trait *out
 static int same_trait(const trait *a, const trait *b) {
   if (a->kind != b->kind) return 0;
   if (a->kind == INTEGER) return a->wide == b->wide && a->is_one == b->is_one && a->by_16 == b->by_16;
-  if (a->kind == POINTER) return a->by_16 == b->by_16 && a->code == b->code && a->bits == b->bits && a->device == b->device && a->index == b->index;
+  if (a->kind == POINTER) return a->by_16 == b->by_16 && a->code == b->code && a->bits == b->bits && a->read_only == b->read_only && a->device == b->device && a->index == b->index;
   return a->kind != CONSTANT || same_value(a->value, b->value);
 }
 
@@ -248,7 +249,8 @@ static int holds(const variant *v, const call *c, const trait *traits, int count
 }
 
 static int read_axis(PyObject *value, uint32_t *out) {
-  PyObject *whole = PyLong_Check(value) ? Py_NewRef(value) : PyNumber_Long(value);
+  /* What is no whole number is refused, as Triton does: a grid that is cut off leaves the last programs out. */
+  PyObject *whole = PyNumber_Index(value);
   const long long v = whole ? PyLong_AsLongLong(whole) : 0;
   Py_XDECREF(whole);
   if (PyErr_Occurred()) return -1;

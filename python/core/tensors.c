@@ -269,7 +269,7 @@ static int read_number(PyObject *object, const neso_value_info *info, argument *
   return 0;
 }
 
-int read_argument(PyObject *object, const neso_value_info *info, const char *what, int writable, argument *a, neso_tensor *out, result_maker *maker) {
+static int read_any(PyObject *object, const neso_value_info *info, const char *what, int writable, argument *a, neso_tensor *out, result_maker *maker) {
   int number = read_number(object, info, a, out);
   if (number) return number < 0 ? -1 : 0;
   known_type unkept;
@@ -301,6 +301,13 @@ int read_argument(PyObject *object, const neso_value_info *info, const char *wha
   Py_XDECREF(name);
   Py_XDECREF(bytes);
   return -1;
+}
+
+int read_argument(PyObject *object, const neso_value_info *info, const char *what, int writable, argument *a, neso_tensor *out, result_maker *maker) {
+  if (read_any(object, info, what, writable, a, out, maker)) return -1;
+  for (int32_t d = 0; writable && out->data && out->strides && d < out->rank; ++d)
+    if (out->strides[d] == 0 && out->sizes[d] > 1) return refuse(NESO_INVALID_ARGUMENT, "%s holds several elements in one place, and the model writes to it; pass a copy", what);
+  return 0;
 }
 
 int read_pointer(PyObject *object, const char *what, argument *a, neso_tensor *out) {

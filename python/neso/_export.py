@@ -8,7 +8,7 @@ from ._errors import ExportError
 
 # The walls of torch.export that users meet most: a part of torch's message, and the way round.
 _WALLS = (
-    (("register_dataclass", "pytree", "Unsupported type of input", "is not a supported output type"),
+    (("register_dataclass", "pytree", "Unsupported type of input", "is not a supported output type", "serialize TreeSpec"),
      "the model takes or returns a type that torch.export cannot take apart (a class of its own, a cache object)",
      "wrap the model in a Module that takes and returns tuples, lists and dictionaries of tensors"),
     (("Constraints violated", "specialized it to be a constant", "was inferred to be a constant"),
@@ -48,6 +48,7 @@ def to_program(model, args, kwargs, dynamic_shapes, strict):
             raise ExportError(f"neso compiles an nn.Module, a function, an ExportedProgram or a .pt2, not {type(model).__name__}")
         model = _Function(model)
     try:
+        args, kwargs = _distinct(model, args, kwargs)
         with _without_gradients(model.parameters()):
             program = _plain(_exporter().export(model, tuple(args or ()), kwargs, dynamic_shapes=dynamic_shapes, strict=strict))
         _size_names[program] = _names_of_sizes(model, tuple(args or ()), kwargs or {}, dynamic_shapes, program)
@@ -56,6 +57,22 @@ def to_program(model, args, kwargs, dynamic_shapes, strict):
         raise
     except Exception as e:  # torch raises a dozen types
         raise explain(e) from e
+
+
+def _distinct(model, args, kwargs):
+    """The example with a copy in place of each tensor that comes a second time, or is the model's own: torch.export takes the two for one, and the
+    program reads one of them for both ever after."""
+    import torch
+    from torch.utils import _pytree
+    seen = {id(t) for t in (*model.parameters(), *model.buffers())}
+    leaves, tree = _pytree.tree_flatten((args, kwargs))
+    repeated = False
+    for i, leaf in enumerate(leaves):
+        if isinstance(leaf, torch.Tensor):
+            if id(leaf) in seen:
+                leaves[i], repeated = leaf.detach().clone().requires_grad_(leaf.requires_grad), True
+            seen.add(id(leaf))
+    return _pytree.tree_unflatten(leaves, tree) if repeated else (args, kwargs)
 
 
 @contextlib.contextmanager
@@ -211,7 +228,10 @@ def _machine(program):
 
 def save_program(program, file, kernels=None):
     """A program as a .pt2, with its kernels."""
-    _exporter().write(program, file, kernels=kernels, extra=_operators(program) | _machine(program) | _sizes(program))
+    try:
+        _exporter().write(program, file, kernels=kernels, extra=_operators(program) | _machine(program) | _sizes(program))
+    except NotImplementedError as e:  # a tree of a class that torch cannot write down
+        raise explain(e) from e
 
 
 def export(model, args, path=None, kwargs=None, *, dynamic_shapes=None, strict=False, kernels=None):

@@ -1,5 +1,6 @@
 """Files of the user's."""
 
+import errno
 import os
 import tempfile
 
@@ -7,7 +8,10 @@ import tempfile
 def write(path, data):
     """Writes a file; one of that name is replaced in one step."""
     path = os.fspath(path)
-    with tempfile.NamedTemporaryFile(dir=os.path.dirname(path) or ".", prefix=".neso-", delete=False) as f:
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(errno.ENOENT, "its folder is not there", path)
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".neso-", delete=False) as f:
         try:
             f.write(data)
             f.flush()

@@ -287,12 +287,15 @@ class _Flatten:
                     break
                 args.append(kwargs.pop(self.names[at]))
                 at += 1
+        keys = self.keywords.keys if self.keywords is not None else ()
+        unknown = [k for k in kwargs if k not in keys and k not in self.names]
+        if unknown:
+            raise InputError(f"the model has no argument {', '.join(map(repr, unknown))}; its inputs are {', '.join(self.names)}", "E0822", "INPUT_COUNT")
         if len(args) != len(wanted):
             raise InputError(f"the model takes {len(wanted)} positional arguments, {len(args)} were given; its inputs are {', '.join(self.names)}", "E0822", "INPUT_COUNT")
         flat = []
         for i, (value, child) in enumerate(zip(args, wanted)):
             child.flatten(value, flat, f"argument {i}")
-        keys = self.keywords.keys if self.keywords is not None else ()
         if set(kwargs) != set(keys):
             raise InputError(f"the model takes the keyword arguments {', '.join(keys) or '(none)'}; given are {', '.join(kwargs) or 'none'}", "E0822", "INPUT_COUNT")
         if keys:

@@ -53,9 +53,11 @@ def run(arguments, *, pass_fds=(), names=(), timeout=None, tells=False, tell=Non
             out, err = communicate(process, timeout, tell)
         else:
             out, err = process.communicate(timeout=timeout)
-    except BaseException:
+    except BaseException as e:
         process.kill()
         process.communicate()
+        if isinstance(e, subprocess.TimeoutExpired):
+            raise CompileError(f"the compiler was ended after {timeout} s; give it more time (timeout=), or none at all", "", "TIMEOUT") from None
         raise
     text = err.decode(errors="replace")
     for hidden, name in names:

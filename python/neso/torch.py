@@ -185,8 +185,39 @@ def _copy(graph_module):
     return module
 
 
-def to_program(graph_module):
-    """(program, plan of its results) for a functional ATen graph. No second trace. Results that are inputs, numbers, or a second time the
+def _narrowed(graph):
+    """Inputs that repeat one element along a dimension, as expand leaves them, become inputs of size 1 there that the graph expands: a package, which may be given
+    any tensor of an input's sizes, would have them laid out whole. Dynamo calls a graph with tensors of the same strides alone. {number: dimensions}."""
+    aten, found = torch.ops.aten, {}
+    if any(n.op == "call_function" and (getattr(n.target, "overloadpacket", None) in _SEE_MEMORY or isinstance(n.target, torch._ops.HigherOrderOperator) or _is_users(n.target)) for n in graph.nodes):
+        return {}
+    inputs = [n for n in graph.nodes if n.op == "placeholder"]
+    symbols = {str(n.meta["val"].node.expr): n for n in inputs if isinstance(n.meta.get("val"), torch.SymInt)}
+    for number, node in enumerate(inputs):
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor) or value.is_conj() or value.is_neg():
+            continue
+        dims = [d for d in range(value.dim()) if isinstance(value.stride(d), int) and value.stride(d) == 0 and statically_known_true(value.shape[d] > 1)]
+        sizes = [-1] * value.dim()
+        for d in dims:
+            size = value.shape[d]
+            sizes[d] = size if isinstance(size, int) else symbols.get(str(size.node.expr))
+        if not dims or None in sizes:
+            continue
+        small = value
+        for d in dims:
+            small = small.narrow(d, 0, 1)
+        with graph.inserting_after(inputs[-1]):
+            whole = graph.call_function(aten.expand.default, (node, sizes))
+        whole.meta = {"val": value}
+        node.replace_all_uses_with(whole, delete_user_cb=lambda user: user is not whole and user.op != "output")
+        node.meta["val"] = small
+        found[number] = dims
+    return found
+
+
+def to_program(graph_module, narrow=False):
+    """(program, plan of its results, inputs to narrow) for a functional ATen graph. No second trace. Results that are inputs, numbers, or a second time the
     same are left out of the program: the plan is a list of ("result", i), ("input", i) and ("value", v)."""
     module = _copy(graph_module)
     graph = module.graph
@@ -204,6 +235,7 @@ def to_program(graph_module):
                 results.append(value)
             plan.append(("result", results.index(value)))
     output.args = (tuple(results),)
+    narrowed = _narrowed(graph) if narrow else {}
     constants, specs = _lift_constants(module)
     # A constant that is a result has become an input by now; its value is at hand.
     specs += [InputSpec(kind=InputKind.USER_INPUT, arg=_argument(n.meta["val"], n.name), target=None) for n in inputs]
@@ -215,7 +247,7 @@ def to_program(graph_module):
     call = torch.export.ModuleCallEntry("", torch.export.ModuleCallSignature(inputs=[], outputs=[], in_spec=in_spec, out_spec=out_spec))
     program = ExportedProgram(root=module, graph=graph, graph_signature=ExportGraphSignature(input_specs=specs, output_specs=outputs), state_dict={},
                               range_constraints=_ranges(graph), module_call_graph=[call], constants=constants)
-    return program, plan
+    return program, plan, narrowed
 
 
 # ---- Compiling
@@ -244,7 +276,7 @@ def _named_run(run, name):
     return ranged
 
 
-def _callable(run, plan, lazy, device=None):
+def _callable(run, plan, lazy, device=None, narrowed=None):
     """What torch.compile calls: boxed, so that inputs may be freed while their results live. A function: torch wraps no other callable well."""
     plain = all(entry == ("result", i) for i, entry in enumerate(plan))
 
@@ -252,7 +284,13 @@ def _callable(run, plan, lazy, device=None):
         flat = list(args)
         if isinstance(args, list):
             args.clear()
-        results = run([v.resolve_conj().resolve_neg() if i in lazy else v for i, v in enumerate(flat)] if lazy else flat)
+        given = flat
+        if lazy or narrowed:
+            given = [v.resolve_conj().resolve_neg() if i in lazy else v for i, v in enumerate(flat)]
+            for i, dims in (narrowed or {}).items():
+                for d in dims:
+                    given[i] = given[i].narrow(d, 0, 1)
+        results = run(given)
         if not isinstance(results, tuple):
             results = (results,)
         if device is not None:
@@ -285,7 +323,8 @@ def _line(node):
 def _try(graph_module, settings):
     """A callable, or the CompileError."""
     try:
-        program, plan = to_program(graph_module)
+        # Who watches wants the package, which is called by itself.
+        program, plan, narrowed = to_program(graph_module, narrow=not _watchers)
     except Exception as e:  # torch's verifier and serialiser raise many types
         return CompileError(f"the graph cannot be written as a program: {type(e).__name__}: {e}", "", "EXPORT")
     if not any(kind == "result" for kind, _ in plan):
@@ -306,7 +345,7 @@ def _try(graph_module, settings):
     _note(pieces=Piece(len(_operators(graph_module.graph)), True, package.seconds, package.cached, len(package.data)), packages=package)
     graph, device = graph_module.graph, settings["device"]
     run = Replayed(model, device.type == "cuda") if settings["replay"] else model.run
-    return _callable(_named_run(run, f"neso graph of {len(_operators(graph))} operators"), plan, _lazy_inputs(graph), device if _anchorless(graph, device) else None)
+    return _callable(_named_run(run, f"neso graph of {len(_operators(graph))} operators"), plan, _lazy_inputs(graph), device if _anchorless(graph, device) else None, narrowed)
 
 
 def _refused_nodes(graph, error):
@@ -656,7 +695,8 @@ def explain(function, *args, options=None, **kwargs):
 
 def package(function, *args, options=None, dynamic=None, **kwargs):
     """The package of a function that is one graph, called under no_grad: the way from torch.compile to a file. Its inputs are the tensors and
-    sizes that the traced graph takes; parameters and buffers are inside, unless options={'freeze': False} makes them inputs as well."""
+    sizes that the traced graph takes; parameters and buffers are inside, unless options={'freeze': False} makes them inputs as well. Its results
+    are a tuple of the tensors that the graph computes. A tensor that is given twice is one input: pass another one where they may differ."""
     torch._dynamo.reset()
     with watch() as report, torch.no_grad():
         torch.compile(function, backend=backend, fullgraph=True, dynamic=dynamic, options={"freeze": True, **(options or {}), "fallback": "error"})(*args, **kwargs)

@@ -47,6 +47,20 @@ def combine(x, y, out, n, BLOCK: tl.constexpr):
     tl.store(out + i, combined(tl.load(x + i, mask=i < n), tl.load(y + i, mask=i < n)) + half(BLOCK), mask=i < n)
 
 
+@triton.jit
+def negative(v):
+    return -v
+
+
+@triton.jit
+def by_name(x, ACTIVATION: tl.constexpr):
+    i = tl.arange(0, 8)
+    v = tl.load(x + i)
+    if ACTIVATION == "negative":
+        v = negative(v)
+    tl.store(x + i, v)
+
+
 @pytest.mark.parametrize("n", [1, 1000, 4096])
 def test_helpers_and_constants_come_along(n):
     x, y, out = np.random.rand(n).astype("f4"), np.random.rand(n).astype("f4"), np.full(n + 8, 7, "f4")
@@ -461,6 +475,37 @@ class Far:
 
     def __init__(self, kind="cuda", index=0):
         self.device = type("Device", (), {"type": kind, "__str__": lambda self: f"{kind}:{index}"})()
+
+
+def test_memory_that_is_not_to_be_written(tmp_path):
+    """A mapped file's would end the process."""
+    x, out = np.arange(8, dtype="f4"), np.zeros(8, "f4")
+    np.save(tmp_path / "x.npy", x)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    for _ in range(3):
+        combine[(1,)](mapped, mapped, out, 8, BLOCK=8)
+        with pytest.raises(neso.InputError, match="argument 'out' is read-only, and the kernel writes to it; pass a copy"):
+            combine[(1,)](x, x, mapped, 8, BLOCK=8)
+        combine[(1,)](x, x, out, 8, BLOCK=8)
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), x)
+
+
+def test_grids_are_whole_numbers():
+    x, out = np.arange(8, dtype="f4"), np.zeros(8, "f4")
+    for _ in range(2):
+        for grid in ((8 / 5,), 1.0, lambda meta: (2, 0.5)):
+            with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+                combine[grid](x, x, out, 8, BLOCK=8)
+        combine[(np.int64(1),)](x, x, out, 8, BLOCK=8)
+
+
+def test_a_function_in_place_of_its_name_is_told():
+    x = np.full(8, -1.0, "f4")
+    with pytest.warns(UserWarning, match="the function negative is compared with the text 'negative', which it never equals"):
+        by_name[(1,)](x, ACTIVATION=negative)
+    np.testing.assert_array_equal(x, np.full(8, -1.0, "f4"))
+    by_name[(1,)](x, ACTIVATION="negative")
+    np.testing.assert_array_equal(x, np.ones(8, "f4"))
 
 
 def test_tensors_of_two_places_are_refused():

@@ -201,6 +201,9 @@ neso_status binding::read_input(int32_t index, const neso_tensor &given, int64_t
       if (dim.min() == dim.max())
         return fail(NESO_INPUT_DIM, "input %d ('%s') has size %lld in dimension %d, the model takes %lld", index,
                     in.name, ll(size), d, ll(dim.min()));
+      if (dim.max() == INT64_MAX)
+        return fail(NESO_INPUT_RANGE, "input %d ('%s') has size %lld in dimension %d, below the exported least of %lld", index, in.name, ll(size), d,
+                    ll(dim.min()));
       return fail(NESO_INPUT_RANGE,
                   "input %d ('%s') has size %lld in dimension %d, outside the exported range [%lld, %lld]", index,
                   in.name, ll(size), d, ll(dim.min()), ll(dim.max()));

@@ -81,7 +81,7 @@ neso_status check_run(const neso_context *c, const neso_tensor *inputs, size_t i
   if (!c || (!inputs && input_count) || (!outputs && output_count))
     return fail(NESO_INVALID_ARGUMENT, "neso_run needs a context and its tensors");
   if (c->model->plan.subplans.size() == 0)
-    return fail(NESO_INVALID_ARGUMENT, "the package holds kernels only; launch them with neso_kernel_launch");
+    return fail(NESO_INVALID_ARGUMENT, "the package holds kernels only; launch them with neso_kernel_launch, or by neso kernel run");
   return NESO_OK;
 }
 

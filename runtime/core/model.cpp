@@ -140,7 +140,7 @@ neso_status find_plan(const neso_model &m, const char *name, int32_t for_device,
   }
   if (of_devices == 1) return *out = of_device, NESO_OK;
   if (name) return fail(NESO_NO_SUCH_MODEL, "the package holds no model '%s'; it holds: %s", name, names);
-  return fail(NESO_NO_SUCH_MODEL, "the package holds several models, name one of: %s", names);
+  return fail(NESO_NO_SUCH_MODEL, "the package holds several models, name one of: %s (--name of the program, name= of neso.load)", names);
 }
 
 neso_status verify_members(const neso_model &m, neso_check check) {

@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <new>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/context.h"
 
@@ -143,7 +145,15 @@ neso_status neso_context_trace(neso_context *c, neso_trace *trace) {
 
 neso_status neso_trace_write(const neso_trace *trace, const char *path) {
   if (!trace || !path) return fail(NESO_INVALID_ARGUMENT, "neso_trace_write needs a trace and a path");
-  FILE *f = fopen(path, "w");
+  // Beside the file, and then in its place: what stood there stays until all is written. A device or a pipe is the system's.
+  static std::atomic<unsigned> made{0};
+  struct stat about;
+  const bool apart = stat(path, &about) == 0 && !S_ISREG(about.st_mode);
+  array<char> beside;
+  NESO_TRY(beside.resize(strlen(path) + 64));
+  snprintf(beside.data(), beside.size(), "%s.%ld.%u.part", path, long(getpid()), made.fetch_add(1));
+  const char *target = apart ? path : beside.data();
+  FILE *f = fopen(target, apart ? "w" : "wx");
   if (!f) return fail(NESO_FILE_UNWRITABLE, "cannot write '%s': %s", path, strerror(errno));
   fputs("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": 1, \"args\": {\"name\": \"neso\"}}", f);
   for (const neso_track *t = trace->tracks.load(); t; t = t->next) {
@@ -156,11 +166,9 @@ neso_status neso_trace_write(const neso_trace *trace, const char *path) {
   for (size_t n = count > kept ? count - kept : 0; n < count; ++n) put_span(f, trace->spans[n % kept], trace->zero_ms);
   fputs("\n]}\n", f);
   const bool wrong = ferror(f) != 0, open = fclose(f) != 0;
-  if (!wrong && !open) return NESO_OK;
+  if (!wrong && !open && (apart || rename(target, path) == 0)) return NESO_OK;
   const int why = errno;
-  // A device or a pipe is the system's.
-  struct stat about;
-  if (stat(path, &about) == 0 && S_ISREG(about.st_mode)) remove(path);
+  if (!apart) remove(target);
   return fail(NESO_FILE_UNWRITABLE, "cannot write '%s': %s", path, strerror(why));
 }
 

@@ -5,7 +5,7 @@
 
 NESO_DIAG(E0802, TensorFileMalformed, Error, "cannot read tensors from '{}': {}")
 NESO_DIAG(E0803, InputUnknown, Error, "the input file holds a tensor '{}', but the model takes {}; rename or remove it")
-NESO_DIAG(E0804, InputNotGiven, Error, "input {} ('{}') is not in the input files; the model takes {}")
+NESO_DIAG(E0804, InputNotGiven, Error, "input {} ('{}') is not in the input files; the model takes {}; give it by --input, or take --random or --sample")
 NESO_DIAG(E0805, InputTwice, Error, "input {} ('{}') is given twice; give it once, by number or by name")
 NESO_DIAG(E0806, BadSizeSetting, Error, "'--dim {}' is not of the form NAME=NUMBER; the model's sizes are: {}")
 NESO_DIAG(E0807, RuntimeRefused, Error, "{}")

@@ -182,3 +182,4 @@ NESO_DIAG(E1076, TrScaledShape, Error, "Reduction dimension should pack the same
 NESO_DIAG(E1077, TrScaledAcc, Error, "expected accumulator shape [{}] of fp32, got {}")
 NESO_DIAG(E1078, TrGridRule, Error, "the grid '{}' cannot be kept in a package: {}; give its sizes when the kernel is launched")
 NESO_DIAG(E1079, TrNotAggregate, Error, "aggregate_replace() expects an aggregate instance, got {}")
+NESO_DIAG(E1080, TrFunctionIsNoText, Warning, "the function {} is compared with the text {}, which it never equals; to give the text, write --constexpr NAME=\"{}\"")

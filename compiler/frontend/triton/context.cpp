@@ -4,20 +4,27 @@
 
 namespace neso::triton {
 
-void Context::report(Pos pos, llvm::function_ref<Diagnostic(SourceLoc)> make) {
+Diagnostic Context::place(Pos pos, llvm::function_ref<Diagnostic(SourceLoc)> make) const {
   // An error inside our own library is the caller's: show the user's line.
   const Frame *f = frame;
   while (f && f->module && f->module->standard && f->parent) {
     f = f->parent;
     pos = f->pos;
   }
-  if (!f || !f->module || !f->module->tree) {
-    error = make({});
-    return;
-  }
+  if (!f || !f->module || !f->module->tree) return make({});
   const Source &source = *f->module->tree->source;
-  error = make(source.loc(pos));
-  error->sourceLine = std::string(source.line(pos.line));
+  Diagnostic out = make(source.loc(pos));
+  out.sourceLine = std::string(source.line(pos.line));
+  return out;
+}
+
+void Context::report(Pos pos, llvm::function_ref<Diagnostic(SourceLoc)> make) { error = place(pos, make); }
+
+void Context::warn(llvm::function_ref<Diagnostic(SourceLoc)> make) {
+  Diagnostic made = place(frame ? frame->pos : Pos{}, make);
+  for (const Diagnostic &said : warnings)
+    if (said.str() == made.str()) return;
+  warnings.push_back(std::move(made));
 }
 
 Value Context::object(Kind kind, Object **out) {

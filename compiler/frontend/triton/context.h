@@ -42,6 +42,11 @@ public:
     return fail(kind, frame ? frame->pos : Pos{}, args...);
   }
 
+  /// Once for a place: what is unrolled or inlined is read again and again.
+  template <typename... Args> void warn(Diag kind, const Args &...args) {
+    warn([&](SourceLoc at) { return makeDiag(kind, std::move(at), args...); });
+  }
+
   Value str(std::string s);
   Value list(Kind kind, std::vector<Value> items);
   Value tuple(std::vector<Value> items) { return list(Kind::Tuple, std::move(items)); }
@@ -59,11 +64,14 @@ public:
   mlir::Location loc();
 
   std::optional<Diagnostic> error;
+  std::vector<Diagnostic> warnings;
   Frame *frame = nullptr;
   mlir::OpBuilder builder;
 
 private:
   void report(Pos pos, llvm::function_ref<Diagnostic(SourceLoc)> make);
+  void warn(llvm::function_ref<Diagnostic(SourceLoc)> make);
+  Diagnostic place(Pos pos, llvm::function_ref<Diagnostic(SourceLoc)> make) const;
   std::deque<Object> objects_;
   std::deque<Type> types_;
   std::set<std::string, std::less<>> texts_;

@@ -261,6 +261,13 @@ Value Evaluator::compare(OpKind op, const Value &a, const Value &b) {
     }
     return Value::boolean(found == (op == OpKind::In));
   }
+  case OpKind::Eq:
+  case OpKind::Ne:
+    // An activation given as the name of a function, where the kernel looks for its text, would be left out without a word.
+    for (const auto &[function, text] : {std::pair{&a, &b}, std::pair{&b, &a}})
+      if (c.frame->kernel && function->kind == Kind::Function && text->kind == Kind::Str)
+        c.warn(diag::TrFunctionIsNoText, function->o->text, "'" + text->str() + "'", "'" + text->str() + "'");
+    [[fallthrough]];
   default: return binary(op, a, b);
   }
 }

@@ -29,10 +29,10 @@ Module *Evaluator::module(const std::string &path) {
   return c.error ? nullptr : mod;
 }
 
-/// What Triton and the standard library give is built in.
+/// What Triton and the standard library give is built in, and neso.triton, which stands for Triton where there is none.
 static bool isBuiltIn(std::string_view dotted) {
   std::string_view top = dotted.substr(0, dotted.find('.'));
-  return top == "triton" || top == "math" || top == "os" || top == "packaging" || top == "torch" || top == "importlib";
+  return top == "triton" || top == "math" || top == "os" || top == "packaging" || top == "torch" || top == "importlib" || top == "neso";
 }
 
 Value Evaluator::importModule(std::string_view dotted) {

@@ -78,7 +78,7 @@ Value Evaluator::global(Module *m, std::string_view name) {
 
 /// Folds the many import paths of the language into few names.
 static std::string canonicalNamespace(std::string_view ns) {
-  std::string n(ns);
+  std::string n(ns.starts_with("neso.triton") ? ns.substr(std::string_view("neso.").size()) : ns);
   if (n.rfind("triton.language", 0) == 0) n = "tl" + n.substr(15);
   if (n == "tl.core" || n == "tl.standard" || n == "tl.random" || n == "tl.semantic") return "tl";
   if (n.size() > 9 && n.compare(n.size() - 9, 9, "libdevice") == 0) return "tl.libdevice";
@@ -169,6 +169,7 @@ Value Evaluator::namespaceAttr(std::string_view nsIn, std::string_view attr) {
   if (ns == "tl.extra.cuda" && attr == "libdevice") return c.nameSpace("tl.libdevice");
   if (ns == "tl.PropagateNan" && (attr == "ALL" || attr == "NONE")) return c.str(std::string(attr));
   if (Value v = hostAttr(ns, attr)) return v;
+  if (ns == "neso" && attr == "triton") return c.nameSpace("triton");
   if (ns == "triton" && attr == "language") return c.nameSpace("tl");
   if (ns == "triton" && attr == "aggregate") return language("tl._aggregate");
   if (ns == "triton" && attr == "__version__") return c.str("3.9.0");

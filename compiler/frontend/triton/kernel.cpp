@@ -392,6 +392,7 @@ Result<CompiledKernel> Compilation::run() {
     if (mlir::failed(pm.run(*out.module))) return capture.take(diag::TrBadIR, "canonicalisation failed");
   }
   out.info = std::move(info_);
+  out.warnings = std::move(c_.warnings);
   out.config = config_, out.configsLeft = std::move(configsLeft_);
   return out;
 }

@@ -96,6 +96,7 @@ struct CompiledKernel {
   int numWarps = 4, numStages = 3;
   KernelInfo info;
   size_t config = 0;                // of info.configs, where there are some
+  std::vector<Diagnostic> warnings;
   std::vector<size_t> configsLeft;  // those that prune_configs_by leaves, in its order; filled where the request names none
 };
 

@@ -3,11 +3,13 @@ constant, one that 16 divides is known to be so, and so are addresses."""
 
 import hashlib
 import inspect
+import operator
 import os
 import re
 import sys
 import tempfile
 import textwrap
+import warnings
 from collections import namedtuple
 
 from .. import _program, cache
@@ -199,6 +201,8 @@ class CompiledKernel:
                 self.letters += _letter(kinds[name])
                 self.places.append((i, 0))
         self.flat = None if descriptors or tuples else [i for i, _ in self.places]
+        written = self.model.metadata.get(f"kernel.{self.name}.written", "").split(", ")
+        self.written = [i for i, _ in self.places if names[i] in written]
 
     def values(self, given):
         if self.flat is not None:
@@ -208,6 +212,13 @@ class CompiledKernel:
             value = given[i]
             out += map(_passed, _parts(value)) if rank == _TUPLE else [value.base, *value.shape, *value.strides] if rank else [_passed(value)]
         return tuple(out)
+
+    def check(self, given):
+        """Memory that is not to be written, a mapped file's among it, would end the process."""
+        for i in self.written:
+            value = given[i]
+            if _is_array(value) and not value.flags.writeable:
+                raise InputError(f"argument '{self.names[i]}' is read-only, and the kernel writes to it; pass a copy", "E0821", "INVALID_ARGUMENT")
 
     def launch(self, sizes, given):
         if 0 not in sizes:
@@ -220,6 +231,7 @@ class CompiledKernel:
         def run(*args):
             if len(args) != len(self.names):
                 raise TypeError(f"{self.name}() takes {len(self.names)} arguments, {len(args)} were given")
+            self.check(args)
             self.launch(_sizes_of(grid), args)
         return run
 
@@ -351,6 +363,7 @@ class JITFunction(KernelInterface):
             kernel = self._compiled[key] = self.compile(values, options, device)
         if warmup:
             return kernel
+        kernel.check(values)
         if kernel.flat is not None:
             self._launcher.remember(args, kwargs, kernel.model, kernel.name, kernel.letters, tuple(kernel.flat), kernel, [])
         size = _sizes_of(grid(dict(zip(self.arg_names, values))) if callable(grid) else grid)
@@ -391,7 +404,7 @@ class JITFunction(KernelInterface):
 
 
 def _sizes_of(grid):
-    sizes = tuple(int(n) for n in grid) if isinstance(grid, (tuple, list)) else (int(grid),)
+    sizes = tuple(map(operator.index, grid)) if isinstance(grid, (tuple, list)) else (operator.index(grid),)
     if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
         raise InputError(f"a grid has one to three sizes, of which none is below 0; this is {sizes}", "E0843", "KERNEL_GRID")
     return (*sizes, 1, 1)[:3]
@@ -441,9 +454,11 @@ def _compile(name, text, file, arguments):
         source, package = os.path.join(folder, "kernel.py"), os.path.join(folder, "kernel.neso")
         with open(source, "w") as f:
             f.write(text)
-        _program.run(["kernel", "compile", f"{source}:{name}", "-o", package, *arguments], names=[(source, file or name)])
+        _, odd = _program.run(["kernel", "compile", f"{source}:{name}", "-o", package, *arguments], names=[(source, file or name)])
         with open(package, "rb") as f:
             data = f.read()
+    for warning in odd:
+        warnings.warn(str(warning), stacklevel=2)
     cache.put(key, data)
     return data
 
