@@ -10,7 +10,9 @@
 
 #include "e2e/plan_steps.h"
 #include "frontend/pt2/read.h"
+#include "ir/graph/passes/coordinates.h"
 #include "ir/graph/passes/functionalize.h"
+#include "ir/graph/passes/primitives.h"
 #include "ir/graph/passes/simplify.h"
 #include "ir/graph/verify.h"
 #include "ir/loops/numeric.h"
@@ -129,6 +131,8 @@ Outcome check(const std::string &file, const std::string &id, const Options &opt
     say("FAILED", s.error().str());
     return Outcome::Failed;
   }
+  if (Status s = graph::writeOutCoordinates(*model); !s) return Outcome::Skipped;
+  graph::openPrimitives(*model);
   if (Status s = graph::functionalize(*model); !s) return Outcome::Skipped;
   graph::simplify(*model);
   if (Status s = graph::verify(*model, graph::Form::Functional); !s) {

@@ -10,7 +10,9 @@
 #include "base/diagnostics/graph.h"
 #include "frontend/pt2/read.h"
 #include "ir/graph/parse.h"
+#include "ir/graph/passes/coordinates.h"
 #include "ir/graph/passes/functionalize.h"
+#include "ir/graph/passes/primitives.h"
 #include "ir/graph/passes/name_objects.h"
 #include "ir/graph/passes/simplify.h"
 #include "ir/graph/verify.h"
@@ -171,6 +173,8 @@ Verdict judge(const std::string &modelPath, const std::string &inputs, const std
   Result<graph::Model> model = pt2::readPt2(modelPath);
   if (!model) return {Kind::Refused, "read: " + model.error().str()};
   if (Status s = graph::nameObjects(*model); !s) return {Kind::Refused, "script objects: " + s.error().str()};
+  if (Status s = graph::writeOutCoordinates(*model); !s) return {Kind::Refused, s.error().str()};
+  graph::openPrimitives(*model);
   if (Status s = graph::functionalize(*model); !s) return {Kind::Refused, "functionalize: " + s.error().str()};
   graph::simplify(*model);
   if (verbose) std::fputs(graph::print(*model).c_str(), stdout);
