@@ -18,6 +18,7 @@ import pytest
 import torch
 
 import neso
+from neso import _program
 from modules import Counter, Mlp, Two, function
 
 
@@ -247,6 +248,28 @@ def test_results_into_the_callers_memory(mlp):
     with pytest.raises(neso.InputError, match="size 3 in dimension 0; the buffer given has 4") as e:
         ours(x, out=torch.zeros(4, 8))
     assert e.value.code == "E0829"
+
+
+def test_results_into_an_arguments_memory():
+    """Elements are read before they are overwritten, wherever they lie; two results in one place are refused."""
+    x = torch.randn(64, 64)
+    for f in (lambda a: a.flip(0) + 0, lambda a: a.t() * 2, lambda a: a @ a, lambda a: a.cumsum(0), lambda a: a.sum(0, keepdim=True) + a):
+        ours = neso.compile(function(f), (x,)).load()
+        for _ in range(2):
+            memory = x.clone()
+            ours(memory, out=memory)
+            torch.testing.assert_close(memory, f(x), rtol=1e-4, atol=1e-4)
+        shifted = torch.cat([x, x[:1]])
+        ours(shifted[:-1], out=shifted[1:])
+        torch.testing.assert_close(shifted[1:], f(x), rtol=1e-4, atol=1e-4)
+    two, memory = neso.compile(function(lambda a: (a * 2, a + 1)), (x,)).load(), torch.empty(64, 128)
+    with pytest.raises(neso.InputError, match="outputs 0 .* and 1 .* share memory"):
+        two(x, out=(memory[:, :64], memory[:, :64]))
+    flat = torch.empty(65 * 64)
+    with pytest.raises(neso.InputError, match="share memory"):
+        two(x, out=(flat[:4096].view(64, 64), flat[64:].view(64, 64)))
+    two(x, out=(memory[:, :64], memory[:, 64:]))
+    torch.testing.assert_close(memory, torch.cat([x * 2, x + 1], 1))
 
 
 def test_trees_of_arguments_and_results():
@@ -777,9 +800,10 @@ def test_the_walls_of_export_say_what_to_do():
     with pytest.raises(neso.ExportError, match="tuples, lists and dictionaries"):
         neso.compile(Bad(), (torch.randn(3),))
     Pair = collections.namedtuple("Pair", "a b")
-    for pairs in (lambda x: Pair(x, x + 1), lambda x: x.a + x.b):
+    x = torch.randn(3)
+    for pairs, given in ((lambda x: Pair(x, x + 1), x), (lambda x: x.a + x.b, Pair(x, x))):
         with pytest.raises(neso.ExportError, match="tuples, lists and dictionaries"):
-            neso.compile(function(pairs), (torch.randn(3) if pairs.__code__.co_names[0] == "Pair" else Pair(torch.randn(3), torch.randn(3)),))
+            neso.compile(function(pairs), (given,))
     class Branching(torch.nn.Module):
         def forward(self, x):
             return x + 1 if x.sum() > 0 else x - 1
@@ -836,6 +860,12 @@ def test_sizes_have_the_users_names(tmp_path):
     # The file keeps the names; what torch calls sizes by itself is no name for others.
     neso.export(model, args, tmp_path / "m.pt2", kwargs, dynamic_shapes=shapes)
     assert "batch" in neso.compile(tmp_path / "m.pt2").load().dims
+    # So does the report, whose times are measured at the sizes that it shows.
+    page = tmp_path / "m.html"
+    package = neso.compile(tmp_path / "m.pt2", report=True)
+    package.save(tmp_path / "m.neso"), package.report(page)
+    assert "batch = " in page.read_text() and "'batch' = " not in page.read_text() and "'batch' × " not in page.read_text()
+    subprocess.run([_program.path(), "bench", tmp_path / "m.neso", "--iters", "2", "--report", page], check=True, capture_output=True)
     odd = torch.export.Dim("s1", max=9)
     assert neso.compile(Mlp().eval(), (torch.randn(2, 16),), dynamic_shapes=({0: odd},)).load()(torch.randn(5, 16)).shape == (5, 8)
 

@@ -105,6 +105,8 @@ private:
   neso_status place_scalar(int32_t index);
   neso_status measure_outputs();
   neso_status size_output(int32_t index, neso_tensor *given);
+  bool lies_in_an_input(const char *memory, int64_t bytes) const;
+  neso_status check_apart(int32_t index, const neso_tensor &given) const;
   neso_status ask_for_output(int32_t index, neso_tensor *given);
   neso_status check_output(int32_t index, const neso_tensor &given) const;
   neso_status hand_out_tensor(int32_t index, neso_tensor *out);

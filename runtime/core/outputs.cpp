@@ -68,6 +68,33 @@ neso_status binding::ask_for_output(int32_t index, neso_tensor *given) {
   return NESO_OK;
 }
 
+// Whether a run would read an input where it writes these bytes: element i of a result may need any element of an input.
+bool binding::lies_in_an_input(const char *memory, int64_t bytes) const {
+  for (const bound_input &in : inputs)
+    if (in.data && in.bytes && memory < in.data + in.bytes && in.data < memory + bytes) return true;
+  return false;
+}
+
+// The caller's memory is that of one output alone. Columns of one tensor may lie between each other.
+neso_status binding::check_apart(int32_t index, const neso_tensor &given) const {
+  const auto dense_bytes = [&](const neso_tensor &t, const plan_output &of) {
+    int64_t dense[kMaxRank];
+    contiguous_strides(t.sizes, t.rank, dense);
+    return !t.strides || same_layout(t.sizes, t.strides, dense, t.rank) ? element_count(t.sizes, t.rank) * item(of.dtype) : 1;
+  };
+  const char *memory = static_cast<const char *>(given.data);
+  const int64_t bytes = dense_bytes(given, program_->outputs[size_t(index)]);
+  for (int32_t k = 0; k < index; ++k) {
+    const neso_tensor &other = given_outputs_[k];
+    if (!outputs[size_t(k)].to_caller || !other.data || other.device != given.device) continue;
+    const char *there = static_cast<const char *>(other.data);
+    if (bytes && memory < there + dense_bytes(other, program_->outputs[size_t(k)]) && there < memory + bytes)
+      return fail(NESO_INVALID_ARGUMENT, "the buffers given for outputs %d ('%s') and %d ('%s') share memory", k, program_->outputs[size_t(k)].name, index,
+                  program_->outputs[size_t(index)].name);
+  }
+  return NESO_OK;
+}
+
 // Sizes and memory of one output. `given`: the caller's tensor.
 neso_status binding::size_output(int32_t index, neso_tensor *given) {
   const plan &p = *program_;
@@ -85,11 +112,15 @@ neso_status binding::size_output(int32_t index, neso_tensor *given) {
   int64_t extent = element_extent(bound.sizes, bound.strides, out.dims.size);
   if (extent < 0) return fail(NESO_SIZE_INVALID, "output %d ('%s') would have impossible strides", index, out.name);
   const bool open = !given->data || given->data == bound.last_given;
-  if (open && options_->output && out.kind == fbs::OutputKind::Tensor && !out.number) NESO_TRY(ask_for_output(index, given));
+  const bool asked = open && options_->output && out.kind == fbs::OutputKind::Tensor && !out.number;
+  if (asked) NESO_TRY(ask_for_output(index, given));
   bool given_memory = given->data && given->data != bound.last_given;
   bound.to_caller = given_memory;
   bound.fetched = on_host(*given) && !here(*given);
   if (given_memory) NESO_TRY(check_output(index, *given));
+  // What was asked for is new.
+  const bool kept = given_memory && !asked;
+  if (kept) NESO_TRY(check_apart(index, *given));
   if (out.kind != fbs::OutputKind::Tensor || (bound.bytes == 0 && !out.late)) return NESO_OK;
   const fbs::Buffer &buffer = p.buffers[out.buffer];
   bool own = buffer.location() == fbs::Location::Output && buffer.index() == index &&
@@ -97,7 +128,8 @@ neso_status binding::size_output(int32_t index, neso_tensor *given) {
   int64_t scratch[kMaxRank];
   if (given_memory && bound.bytes && own && here(*given) && reinterpret_cast<uintptr_t>(given->data) % kOutputAlign == 0 &&
       bound.bytes <= extent * item(out.dtype) &&
-      same_layout(bound.sizes, strides_of(*given, scratch), bound.strides, out.dims.size)) {
+      same_layout(bound.sizes, strides_of(*given, scratch), bound.strides, out.dims.size) &&
+      !(kept && lies_in_an_input(static_cast<const char *>(given->data), bound.bytes))) {
     bound.data = static_cast<char *>(given->data);
     bound.direct = true;
     return NESO_OK;

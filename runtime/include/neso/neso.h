@@ -428,7 +428,8 @@ NESO_API void neso_context_free(neso_context *context);
 /* Runs the model. inputs: in flattened order, borrowed during the call; one with data == NULL stands for a none or text value.
  * outputs: where out[i].data is NULL it is set to memory of the context or, for an output that is a view of an input or a constant, to
  * that memory; valid until the context's next run or its end. Where out[i].data is given, dtype, rank and sizes must be the output's
- * and the result is written there, with the given strides (NULL: contiguous). Sizes and strides set by the call belong to the context.
+ * and the result is written there, with the given strides (NULL: contiguous). It may be the memory of an input, whose elements are read before it
+ * is written, but not that of another output. Sizes and strides set by the call belong to the context.
  * On a GPU inputs may lie on the host (they are copied) or on the context's device (they are used where they lie), and out[i].device says
  * where each result is wanted, whether out[i].data is given or not: a zeroed struct asks for host memory. Python scalars stay on the host.
  * After a failure the context is usable as before; the contents of the caller's outputs and of mutated inputs are unspecified if the
