@@ -28,12 +28,16 @@ std::string dimJson(const neso_dim &d) {
   return fmt::format("{{\"symbol\": {}, \"min\": {}, \"max\": {}}}", d.symbol ? jsonString(d.symbol) : "null", d.min,
                      d.max == INT64_MAX ? "null" : std::to_string(d.max));
 }
-std::string valueJson(const neso_value_info &v, bool input) {
+/// What the export fixed an input to, as Python writes it; NULL: nothing, or None.
+const char *fixedValue(const neso_model *m, const neso_value_info &v) { return neso_model_metadata(m, fmt::format("input.{}.value", v.name).c_str()); }
+
+std::string valueJson(const neso_model *m, const neso_value_info &v, bool input) {
   std::string shape;
   for (int32_t d = 0; d < v.rank; ++d) shape += (d ? ", " : "") + dimJson(v.dims[d]);
   std::string out = fmt::format("{{\"name\": {}, \"kind\": \"{}\", \"dtype\": \"{}\", \"shape\": [{}]",
                                 jsonString(v.name), kKinds[v.kind], neso_dtype_name(v.dtype), shape);
   if (input) out += fmt::format(", \"mutated\": {}, \"optional\": {}", v.mutated != 0, v.optional != 0);
+  if (const char *value = input ? fixedValue(m, v) : nullptr) out += fmt::format(", \"value\": {}", jsonString(value));
   return out + "}";
 }
 
@@ -86,9 +90,9 @@ std::string jsonOf(const neso_model *m) {
   for (int32_t i = 0; neso_model_metadata_key(m, i); ++i)
     metadata += fmt::format("{}{}: {}", i ? ", " : "", jsonString(neso_model_metadata_key(m, i)),
                             text(neso_model_metadata_key(m, i)));
-  std::string inputs = list(neso_model_input_count(m), [&](int32_t i) { return valueJson(value(m, i, true), true); });
+  std::string inputs = list(neso_model_input_count(m), [&](int32_t i) { return valueJson(m, value(m, i, true), true); });
   std::string outputs =
-      list(neso_model_output_count(m), [&](int32_t i) { return valueJson(value(m, i, false), false); });
+      list(neso_model_output_count(m), [&](int32_t i) { return valueJson(m, value(m, i, false), false); });
   std::string symbols = list(neso_model_symbol_count(m), [&](int32_t i) {
     neso_symbol_info s;
     neso_model_symbol(m, i, &s);
@@ -165,7 +169,8 @@ void printText(const neso_model *m, bool constants) {
         fmt::print("  {:3} {} {} {}{}\n", i, v.name, neso_dtype_name(v.dtype), shapeText(v),
                    v.mutated ? " mutated" : "");
       else
-        fmt::print("  {:3} {} {}{}\n", i, v.name, kKinds[v.kind], v.optional ? " (fixed by the export)" : "");
+        fmt::print("  {:3} {} {}{}{}\n", i, v.name, kKinds[v.kind], input && fixedValue(m, v) ? fmt::format(" = {}", fixedValue(m, v)) : "",
+                   v.optional ? " (fixed by the export)" : "");
     }
   }
   for (int32_t i = 0; i < neso_model_symbol_count(m); ++i) {
@@ -230,8 +235,9 @@ void printText(const neso_model *m, bool constants) {
       fmt::print("\n");
     }
   }
-  for (int32_t i = 0; neso_model_metadata_key(m, i); ++i)
-    fmt::print("{}: {}\n", neso_model_metadata_key(m, i), text(neso_model_metadata_key(m, i)));
+  for (int32_t i = 0; const char *key = neso_model_metadata_key(m, i); ++i)
+    // Those stand by their inputs.
+    if (!std::string_view(key).starts_with("input.") || !std::string_view(key).ends_with(".value")) fmt::print("{}: {}\n", key, text(key));
 }
 } // namespace
 

@@ -160,7 +160,11 @@ TEST_F(Cli, RunWithoutAFileShowsTheOutputs) {
 TEST_F(Cli, OutputsHaveTheNamesOfADictionary) {
   const std::string folder = NESO_SOURCE_DIR "/tests/goldens/models/structures/", inputs = " --input " + folder + "inputs.safetensors";
   ASSERT_EQ(neso("compile " + folder + "export.pt2 -o m.neso").code, 0);
-  Outcome o = neso("run m.neso" + inputs);
+  Outcome o = neso("info m.neso");
+  EXPECT_NE(o.out.find(" count int = "), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find(" flag bool = True (fixed by the export)\n"), std::string::npos) << o.out;
+  EXPECT_EQ(o.out.find("input."), std::string::npos) << o.out;
+  o = neso("run m.neso" + inputs);
   EXPECT_EQ(o.out.find("logits     f32 [2, 4, 13]  "), 0u) << o.out << o.err;
   EXPECT_NE(o.out.find("\nparts.1.0  f32 [6]  "), std::string::npos) << o.out;
   EXPECT_EQ(neso("verify " + folder + "export.pt2" + inputs).out.find("logits f32 [2, 4, 13]: worst error"), 0u);

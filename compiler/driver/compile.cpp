@@ -47,6 +47,17 @@
 namespace neso {
 namespace {
 
+/// A value that the export fixed, as Python writes it; "" for None.
+std::string pythonText(const graph::Argument &value) {
+  if (const int64_t *i = std::get_if<int64_t>(&value)) return std::to_string(*i);
+  if (const bool *b = std::get_if<bool>(&value)) return *b ? "True" : "False";
+  if (const std::string *s = std::get_if<std::string>(&value)) return "'" + *s + "'";
+  const double *d = std::get_if<double>(&value);
+  if (!d) return "";
+  std::string text = fmt::format("{}", *d);
+  return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
+}
+
 /// Runs the steps of one compilation, times them, and stops at the stage that was asked for.
 class Driver {
 public:
@@ -77,9 +88,11 @@ public:
   Result<Compilation> compileGraph(graph::Model model) {
     if (endsAt(Stage::Graph, [&] { return graph::print(model); })) return std::move(out_);
     for (const graph::Input &in : model.inputs) {
+      if (in.kind == graph::Input::Kind::Constant)
+        if (std::string value = pythonText(in.constant); !value.empty()) inputNotes_.emplace_back("input." + in.name + ".value", std::move(value));
       if (in.reshaped.empty()) continue;
       if (options_.forTorch) return fail(diag::MutationUnsupported, {}, "the model", "it gives its input '" + in.name + "' another shape, which PyTorch's loader cannot pass on to the caller");
-      reshaped_.emplace_back("input." + in.name + ".reshaped", in.reshaped);
+      inputNotes_.emplace_back("input." + in.name + ".reshaped", in.reshaped);
     }
     // ---- From here on the graph is functional, and every size is a known expression. ----
 
@@ -257,7 +270,7 @@ private:
     contents.plan = &plan;
     contents.code = std::move(*code), contents.caps = targets_.best().caps;
     if (userKernels_) contents.metadata = userKernels_->metadata();
-    contents.metadata.insert(contents.metadata.end(), reshaped_.begin(), reshaped_.end());
+    contents.metadata.insert(contents.metadata.end(), inputNotes_.begin(), inputNotes_.end());
     contents.metadata.insert(contents.metadata.end(), options_.metadata.begin(), options_.metadata.end());
     contents.weights = options_.weights, contents.samples = options_.samples;
     if (options_.forTorch) {
@@ -405,7 +418,7 @@ private:
   std::vector<std::pair<std::string_view, std::string>> texts_; // of the back end's stages, from the first machine
   std::vector<FunctionUsage> usage_;                            // on the last machine
   std::shared_ptr<UserKernels> userKernels_;                    // null when the model has none
-  std::vector<std::pair<std::string, std::string>> reshaped_;   // for the package's metadata: what the caller does to its inputs after a run
+  std::vector<std::pair<std::string, std::string>> inputNotes_; // for the package's metadata: values that are fixed, what the caller does to an input after a run
   Compilation out_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };

@@ -13,6 +13,12 @@
 namespace neso {
 namespace {
 
+/// Sizes by the names that the user gave them: quotes, which tell these from the compiler's own in the texts of the stages, are for parsers.
+std::string plainNames(std::string text) {
+  std::erase(text, '\'');
+  return text;
+}
+
 class Page {
 public:
   Page(const plan::Plan &plan, const std::vector<FunctionUsage> &usage, const std::vector<StepTime> &times)
@@ -39,11 +45,11 @@ private:
   /// A size as a formula, with its value at the sizes of the pictures where it is symbolic.
   std::string amount(Expr e) const {
     std::string value = bytesText(number(e));
-    return e.isConst() ? value : fmt::format("{} <span class=f>= {}</span>", value, escapeHtml(e.str()));
+    return e.isConst() ? value : fmt::format("{} <span class=f>= {}</span>", value, escapeHtml(plainNames(e.str())));
   }
   static std::string ranges(const std::vector<Expr> &xs) {
     std::string text;
-    for (Expr e : xs) text += (text.empty() ? "" : " × ") + e.str();
+    for (Expr e : xs) text += (text.empty() ? "" : " × ") + plainNames(e.str());
     return text.empty() ? "1" : escapeHtml(text);
   }
 
@@ -58,7 +64,7 @@ private:
     std::set<std::string> texts;
     for (const loops::ProgramInput &in : plan_.program.inputs)
       for (Expr e : in.sizes)
-        if (e.isSymbol()) texts.insert(fmt::format("{}={}", e.str(), number(e)));
+        if (e.isSymbol()) texts.insert(fmt::format("{}={}", e.symbol().name(), number(e)));
     std::string all;
     for (const std::string &t : texts) all += (all.empty() ? "" : ", ") + t;
     return all;
@@ -88,7 +94,7 @@ private:
     if (!sizes_.empty()) {
       out_ += "<p class=soft>Sizes that may differ between runs are shown at";
       for (const auto &[symbol, range] : plan_.program.facts.ranges())
-        out_ += fmt::format(" {} = {}", escapeHtml(symbol.str()), sizes_.at(symbol));
+        out_ += fmt::format(" {} = {}", escapeHtml(symbol.name()), sizes_.at(symbol));
       out_ += ".</p>";
     }
   }
