@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-GUIDES = ("start.md", "python.md", "user_kernels.md")
+GUIDES = ("start.md", "guide.md", "python.md", "user_kernels.md")
 DEVELOPERS = ("pipeline.md", "adding.md", "style.md", "glossary.md", "rejected.md")
 PYTHON = ("__init__", "_compile", "_model", "_export", "_errors", "torch", "triton/__init__", "cache")
 
