@@ -87,20 +87,20 @@ def test_what_expand_made_is_not_laid_out_whole(monkeypatch):
     import neso.torch as backend
     shapes, compile_model = [], backend.compile_model
     monkeypatch.setattr(backend, "compile_model", lambda program, **o: shapes.append([tuple(n.meta["val"].shape) for n in program.graph.nodes if n.op == "placeholder"]) or compile_model(program, **o))
-    row, full = torch.randn(1, 6), torch.randn(4, 6)
+    row, full, other = torch.randn(1, 6), torch.randn(4, 6), torch.randn(4, 6)
 
     def f(a, b):
         return a + b, a.cumsum(0), a, a.transpose(0, 1), (a * 2)[1:]
-    compiled = torch.compile(f, backend="neso", fullgraph=True, dynamic=False)
+    compiled = torch.compile(f, backend=backend.backend, fullgraph=True, dynamic=False)
     for a in (row.expand(4, 6), full, torch.tensor(3.0).expand(4, 6), row.expand(4, 6)):
-        torch.testing.assert_close(compiled(a, full), f(a, full))
+        torch.testing.assert_close(compiled(a, other), f(a, other))
     assert shapes == [[(1, 6), (4, 6)], [(4, 6), (4, 6)], [(1, 1), (4, 6)]]
     # Sizes that vary are said by the caller; a dimension of size 1 is none that repeats.
-    varying = torch.compile(f, backend="neso", dynamic=True)
+    varying = torch.compile(f, backend=backend.backend, dynamic=True)
     for rows in (4, 7, 9):
         a, b = row.expand(rows, 6), torch.randn(rows, 6)
         torch.testing.assert_close(varying(a, b), f(a, b))
-    one = torch.compile(lambda a: a * 2, backend="neso", dynamic=False)
+    one = torch.compile(lambda a: a * 2, backend=backend.backend, dynamic=False)
     torch.testing.assert_close(one(row[:, :1].expand(1, 6)), row[:, :1].expand(1, 6) * 2)
     # A package may be given any tensor of the sizes.
     package = backend.package(lambda a: a * 2, row.expand(4, 6))
