@@ -445,13 +445,14 @@ TEST_F(KernelCli, MistakesAreNamed) {
            {"compile " + scale + "-o k.neso --arch sm_90", "E0691", "sm_90"},
            {"emit " + scale + "--stage ptx", "E0602", "stage ptx"},
            {"emit " + scale + "--stage layout", "E0602", "stage layout"},
+           {"run " + scale + "--grid 1", "E0414", "0 are given"},
        }) {
     Outcome r = kernel(m.arguments);
     EXPECT_EQ(r.code, 1) << m.arguments;
     EXPECT_NE(r.err.find("error[" + m.code), std::string::npos) << m.arguments << "\n" << r.err;
     EXPECT_NE(r.err.find(m.text), std::string::npos) << m.arguments << "\n" << r.err;
   }
-  EXPECT_EQ(kernel("run " + scale + "--grid 1").code, 2);
+  EXPECT_EQ(kernel("run " + scale + "--grid").code, 2);
   EXPECT_EQ(kernel("").code, 2);
   EXPECT_EQ(kernel("emit " + scale + "--stage sas").code, 2);
   Outcome r = kernel("analyse k.py:scale");
