@@ -1,5 +1,6 @@
 #include "e2e/machine.h"
 
+#include <csignal>
 #include <sstream>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -85,15 +86,22 @@ public:
     for (size_t i = 0, n = wire_.get<size_t>(); i < n && wire_.ok; ++i)
       if (Tensor t; wire_.getTensor(&t)) inputs[std::to_string(i)] = std::move(t);
     receive(bufferTensors_, kept);
-    return wire_.ok ? "" : kGone;
+    return wire_.ok ? "" : gone();
   }
 
 private:
-  static constexpr const char *kGone = "the program behind the emulator has ended";
+  /// Why nothing comes any more.
+  std::string gone() {
+    int status = 0;
+    if (pid_ > 0 && waitpid(pid_, &status, 0) == pid_) pid_ = 0;
+    if (!WIFSIGNALED(status)) return "the program behind the emulator has ended";
+    if (WTERMSIG(status) == SIGXCPU || WTERMSIG(status) == SIGKILL) return "the program behind the emulator took more of the processor's time than a program may";
+    return "the program behind the emulator has ended by signal " + std::to_string(WTERMSIG(status));
+  }
 
   std::string answer() {
     std::string why = wire_.getText();
-    return wire_.ok ? why : kGone;
+    return wire_.ok ? why : gone();
   }
   void receive(std::vector<Tensor> &tensors, std::vector<neso_tensor> &views) {
     tensors.assign(wire_.get<size_t>(), {});
