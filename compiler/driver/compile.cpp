@@ -100,7 +100,7 @@ public:
 
     // Every value gets its formula; views become index arithmetic. Unsupported operators are reported here, all at
     // once.
-    Result<loops::Program> program = lower::lowerGraph(model, sink_, {options_.updatable, settings_.keepOrder, settings_.int4Packing, winograd()});
+    Result<loops::Program> program = lower::lowerGraph(model, sink_, {options_.updatable, settings_.keepOrder, settings_.int4Packing, winograd(), turnsAreDear()});
     if (!program) return program.takeError();
     mark("lower to loops");
     return compileLoops(std::move(*program));
@@ -339,6 +339,8 @@ private:
     const bool pays = options_.weights.kind == WeightPlace::Package && !targets_.best().caps.threadBlocks;
     return settings_.winograd.value_or(pays ? lower::Winograd::WherePays : lower::Winograd::Never);
   }
+
+  bool turnsAreDear() const { return !targets_.all.empty() && targets_.best().caps.threadBlocks; }
 
 public:
   /// The machines asked for, or what is wrong with the request.

@@ -37,6 +37,8 @@ struct LowerOptions {
   /// In place of what the model says.
   graph::Int4Packing int4Packing = graph::Int4Packing::Unknown;
   Winograd winograd = Winograd::Never;
+  /// A turn of a loop takes longer than the launches of what it does: on GPUs, where it is a node of a graph.
+  bool turnsAreDear = false;
 };
 
 Result<loops::Program> lowerGraph(const graph::Model &model, DiagnosticSink &sink, const LowerOptions &options = {});

@@ -43,6 +43,7 @@ public:
   /// Whether weights may be put into another order of elements.
   bool reorders = true;
   Winograd winograd = Winograd::Never;
+  bool turnsAreDear = false; // LowerOptions
   graph::Int4Packing int4Packing = graph::Int4Packing::Unknown;
 
   /// Refuses the operator being lowered where its elements are built, as OpCall::fail() does where it is called.

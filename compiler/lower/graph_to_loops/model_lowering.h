@@ -23,6 +23,7 @@ public:
     ctx_.folds = !options.updatable;
     ctx_.reorders = !options.keepOrder;
     ctx_.winograd = options.winograd;
+    ctx_.turnsAreDear = options.turnsAreDear;
     ctx_.int4Packing = options.int4Packing == graph::Int4Packing::Unknown ? model.int4Packing : options.int4Packing;
   }
   Result<loops::Program> run();

@@ -9,8 +9,9 @@ namespace neso::lower {
 
 namespace {
 enum class Cell { Lstm, Gru, Tanh, Relu };
-/// Beyond so many steps of all layers and directions there are loops: the program would grow without bound, and on a CPU a turn takes no longer.
-constexpr int64_t kMostUnrolled = 256;
+/// Beyond so many steps there are loops, for the program would grow without bound: of a layer, and of all layers and directions, which take 20 ms each to compile. On a CPU
+/// a turn takes no longer than an unrolled step.
+constexpr int64_t kMostUnrolled = 256, kMostWhereTurnsAreDear = 1024;
 struct State {
   Tensor h, c;
 };
@@ -96,7 +97,8 @@ static Tensor allSteps(const Direction &d, const Tensor &gx, State &s, int64_t a
   const Expr length = gx.sizes()[0];
   const std::optional<int64_t> steps = length.asConst();
   if (!steps) gx.ctx().require(le(1, length), "a recurrent layer takes sequences of at least one step" + gx.ctx().where());
-  return steps && *steps * alike <= kMostUnrolled ? unrolled(d, gx, *steps, s) : inTurns(d, gx, length, s);
+  const int64_t most = gx.ctx().turnsAreDear ? kMostWhereTurnsAreDear : kMostUnrolled;
+  return steps && *steps <= kMostUnrolled && *steps * alike <= most ? unrolled(d, gx, *steps, s) : inTurns(d, gx, length, s);
 }
 
 static Tensors rnnOp(OpCall &o, Cell kind) {
