@@ -35,9 +35,9 @@ public:
     for (std::string word; in >> word;) words_.push_back(word);
   }
   ~EmulatedMachine() override {
-    if (pid_ <= 0) return;
+    if (!began_) return;
     close(to_[1]), close(from_[0]);
-    waitpid(pid_, nullptr, 0);
+    if (pid_ > 0) waitpid(pid_, nullptr, 0);
   }
 
   std::string load(std::string_view package) override {
@@ -60,6 +60,7 @@ public:
       _exit(127);
     }
     close(to_[0]), close(from_[1]), close(file);
+    began_ = true;
     wire_ = Wire(from_[0], to_[1]);
     return answer();
   }
@@ -112,7 +113,8 @@ private:
 
   std::vector<std::string> words_;
   int to_[2], from_[2];
-  pid_t pid_ = 0;
+  pid_t pid_ = 0;      // 0: none, or it has ended
+  bool began_ = false; // its pipes are open
   Wire wire_{-1, -1};
   bool fresh_ = true;
   std::vector<Tensor> outputTensors_, bufferTensors_;

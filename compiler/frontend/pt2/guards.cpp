@@ -1,6 +1,7 @@
 #include "frontend/pt2/guards.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include <simdjson.h>
 
@@ -85,12 +86,28 @@ std::optional<int> GuardReader::leafOf(std::string_view path) const {
   return at(fmt::format("L['{}_{}']{}", name, path.substr(next + 1, end - next - 1), path.substr(end + 1)));
 }
 
+/// Whether what stands left of " >= 0" is made of sizes and strides, which are not negative, by what leaves them so: +, *, /, ** and the functions here.
+static bool isNeverNegative(std::string_view text, const SymbolMap<Expr> &sizes) {
+  constexpr std::string_view kKeep[] = {"torch", "math", "sym_float", "sym_max", "sym_min", "max", "min", "trunc", "floor", "ceil", "sqrt", "sym_sqrt"};
+  text.remove_suffix(text.size() - text.rfind(" >= 0"));
+  for (size_t at = 0; at < text.size();) {
+    const auto isWord = [&](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+    size_t end = at;
+    while (end < text.size() && isWord(text[end])) ++end;
+    const std::string_view word = text.substr(at, end - at);
+    const bool isName = !word.empty() && !std::isdigit(static_cast<unsigned char>(word.front()));
+    if (isName && std::find(std::begin(kKeep), std::end(kKeep), word) == std::end(kKeep) && !sizes.count(Symbol::size(std::string(word)))) return false;
+    if (word.empty() && std::string_view("+*/(). ,").find(text[at]) == std::string_view::npos) return false;
+    at = word.empty() ? at + 1 : end;
+  }
+  return true;
+}
+
 std::optional<Expr> GuardReader::read(std::string_view text, std::string &why) const {
   // Each "L[…].size()[i]" becomes a symbol of its own, which is replaced after parsing.
   std::string plain;
   SymbolMap<Expr> values;
-  // Whatever is made of sizes and strides without a minus is not negative.
-  bool mayBeNegative = text.find('-') != std::string_view::npos || !(text.ends_with(" >= 0.0") || text.ends_with(" >= 0"));
+  bool mayBeNegative = !(text.ends_with(" >= 0.0") || text.ends_with(" >= 0"));
   while (true) {
     size_t at = text.find("L[");
     while (at != std::string_view::npos && at > 0 &&
@@ -158,8 +175,7 @@ std::optional<Expr> GuardReader::read(std::string_view text, std::string &why) c
     values.emplace(Symbol::size(name), value);
   }
   Result<Expr> e = parseExpr(plain);
-  const bool isOne = plain.find(" and ") == plain.npos && plain.find(" or ") == plain.npos && plain.find("not ") == plain.npos;
-  if (!e && !mayBeNegative && isOne) return Expr(1);
+  if (!e && !mayBeNegative && isNeverNegative(plain, values)) return Expr(1);
   if (!e) {
     why = "it is no expression over sizes";
     return std::nullopt;

@@ -1,7 +1,5 @@
 #include "ir/loops/dependences.h"
 
-#include <algorithm>
-
 #include <functional>
 
 namespace neso::loops {
@@ -28,17 +26,6 @@ std::set<Symbol> dependences(const Body &body, ValueIdx root) {
     for (Symbol s : symbolsOf(op.index)) out.insert(s);
   }
   return out;
-}
-
-bool usesFourBits(const Body &body, ValueIdx root) {
-  constexpr int64_t kMask = 15;
-  const std::set<ValueIdx> used = reachable(body, root);
-  return std::any_of(used.begin(), used.end(), [&](ValueIdx i) {
-    const Op &op = body.ops[static_cast<size_t>(i)];
-    if (op.kind != OpKind::And) return false;
-    const Op &mask = body.ops[static_cast<size_t>(op.b)];
-    return mask.kind == OpKind::Constant && mask.immInt == kMask;
-  });
 }
 
 } // namespace neso::loops

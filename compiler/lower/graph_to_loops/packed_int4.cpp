@@ -4,7 +4,7 @@
 // Where a number lies is the operators' own business; it was found out by packing and by reading ATen's kernels (int4mm_kernel.cpp,
 // int4mm.cu).
 #include "base/words.h"
-#include "ir/loops/dependences.h"
+#include "ir/loops/four_bits.h"
 #include "lower/graph_to_loops/op_call.h"
 
 namespace neso::lower {

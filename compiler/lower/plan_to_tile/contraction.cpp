@@ -300,15 +300,14 @@ private:
   /// A step of all slices: the sums, to which scale * (A number) + shift * (sums of A's rows) is added, and the sums of A's rows.
   SmallVector<Value> scaledSlices(Emitter a, Emitter b, Val block, ValueRange in) {
     bindSlices(a, block, 2), bindSlices(b, block, 1);
-    const Op &right = op(node_.rhs);
-    const bool numberFirst = scaledNumberOf(node_) == right.a;
+    const Scaled right = scaledRight();
     const DType t = op(node_.lhs).dtype;
     std::vector<Val> memo;
-    const Val va = slicedRows(a), scale = b.value(node_.body, numberFirst ? right.b : right.a, memo);
-    const Val bits = b.value(node_.body, op(numberFirst ? right.a : right.b).a, memo), number = b.widen(besideSixteen(b, bits, t), b.frame.full());
+    const Val va = slicedRows(a), scale = b.value(node_.body, right.scale, memo);
+    const Val bits = b.value(node_.body, op(right.number).a, memo), number = b.widen(besideSixteen(b, bits, t), b.frame.full());
     Emitter out(k_, Frame{{c_.slices, c_.bm, c_.bn}});
     const unsigned all = out.frame.full();
-    const Val shift = right.kind == OpKind::Fma ? b.value(node_.body, right.c, memo) : b.constant(DType::F32, 0, 0);
+    const Val shift = right.shift >= 0 ? b.value(node_.body, right.shift, memo) : b.constant(DType::F32, 0, 0);
     const Val moved = out.binary("arith.subf", shift, out.binary("arith.mulf", scale, out.constant(DType::F32, 16, 0)));
     // A product with ones adds A's rows up: all columns are the same, of which there are as few as an instruction has.
     constexpr int64_t kColumns = 8;
@@ -344,6 +343,16 @@ private:
 
   const Op &op(loops::ValueIdx i) const { return node_.body.ops[static_cast<size_t>(i)]; }
 
+  /// Of a right operand scale * number + shift.
+  struct Scaled {
+    loops::ValueIdx number, scale, shift; // -1: nothing is added
+  };
+  Scaled scaledRight() const {
+    const Op &right = op(node_.rhs);
+    const loops::ValueIdx number = *scaledNumberOf(node_);
+    return {number, number == right.a ? right.b : right.a, right.kind == OpKind::Fma ? right.c : -1};
+  }
+
   /// Value i, with all that it is computed from, at the builder's position: a back end then computes it where it is multiplied.
   Val rightOperand(Emitter b, loops::ValueIdx i, Val kMask) {
     b.forgetIndices();
@@ -353,17 +362,16 @@ private:
 
   /// acc + scale * (A number) + shift * (sums of A's rows), of a right operand scale * number + shift. Null if these vary along k.
   Value scaledStep(Emitter &b, Val va, Val kMask, Value acc) {
-    const Op &right = node_.body.ops[static_cast<size_t>(node_.rhs)];
-    const bool numberFirst = scaledNumberOf(node_) == right.a;
+    const Scaled right = scaledRight();
     std::vector<Val> memo;
-    const Val scale = b.value(node_.body, numberFirst ? right.b : right.a, memo);
-    const Val shift = right.kind == OpKind::Fma ? b.value(node_.body, right.c, memo) : Val();
+    const Val scale = b.value(node_.body, right.scale, memo);
+    const Val shift = right.shift >= 0 ? b.value(node_.body, right.shift, memo) : Val();
     if ((scale.vary & 1) || (shift.vary & 1)) return {};
     Emitter out(k_, Frame{{c_.bm, c_.columns()}});
     const unsigned all = c_.bm == 1 ? 2 : 3;
     Value zero = arith::ConstantOp::create(k_.b, k_.loc, k_.b.getZeroAttr(acc.getType()));
     auto scaled = [&] {
-      const Val sums{product(va, rightOperand(b, numberFirst ? right.a : right.b, kMask), zero), all};
+      const Val sums{product(va, rightOperand(b, right.number, kMask), zero), all};
       return out.fusedMultiplyAdd(scale, sums, {acc, all});
     };
     if (!shift) return out.widen(scaled(), 3).v;

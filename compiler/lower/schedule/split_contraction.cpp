@@ -5,7 +5,7 @@
 #include "base/rules.h"
 #include "ir/loops/access.h"
 #include "ir/loops/build.h"
-#include "ir/loops/dependences.h"
+#include "ir/loops/four_bits.h"
 #include "lower/schedule/product_time.h"
 #include "lower/schedule/split.h"
 #include "lower/schedule/users.h"

@@ -7,6 +7,7 @@
 #include "base/rules.h"
 #include "ir/loops/build.h"
 #include "ir/loops/dependences.h"
+#include "ir/loops/four_bits.h"
 
 namespace neso {
 
@@ -156,8 +157,7 @@ bool multipliesFourBits(const loops::ContractionSpec &node, const DotTiling &c) 
   auto at = [&](loops::ValueIdx i) -> const Op & { return node.body.ops[static_cast<size_t>(i)]; };
   const loops::ValueIdx number = c.scalesSums ? *scaledNumberOf(node) : node.rhs;
   if (c.kInner.size() != 1 || at(number).kind != OpKind::Cast || at(number).dtype != DType::F32) return false;
-  const Op &bits = at(at(number).a);
-  if (bits.kind != OpKind::And || at(bits.b).kind != OpKind::Constant || at(bits.b).immInt != 15) return false;
+  if (!loops::isFourBits(node.body, at(at(number).a))) return false;
   const std::set<loops::ValueIdx> ofNumber = loops::reachable(node.body, number);
   for (loops::ValueIdx i : loops::reachable(node.body, node.rhs))
     if (!ofNumber.count(i) && at(i).kind == OpKind::Load && variesWithinStep(at(i).index, Symbol::inner(c.kInner[0]), c.bk)) return false;
