@@ -129,6 +129,7 @@ void declareBench(const Verb &parent) {
   verb.flag("--json", o->json, "one JSON object");
   verb.option("--report", o->report, "the page that compile --report wrote: what each kernel takes is put into it").placeholder("FILE");
   verb.option("--trace", o->trace, "also write the steps of ten further runs and their times, as JSON that Perfetto opens").placeholder("FILE");
+  declarePerfMap(verb, o->session);
   verb.work([o] { return run(*o); });
 }
 

@@ -33,4 +33,8 @@ void declareSession(const Verb &verb, SessionOptions &o) {
   verb.option("--dim", o.dims, "a size of random inputs: s0=17").single().placeholder("NAME=N");
 }
 
+void declarePerfMap(const Verb &verb, SessionOptions &o) {
+  verb.flag("--perf-map", o.perfMap, "name the CPU's kernels for `perf record`, in /tmp/perf-PID.map, where perf looks for them");
+}
+
 } // namespace neso::cli

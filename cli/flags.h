@@ -9,5 +9,6 @@ namespace neso::cli {
 void declareDevice(const Verb &verb, DeviceChoice &device, int &threads);
 /// Those and the inputs: --input and, unless inputs are needed, --seed and --dim.
 void declareSession(const Verb &verb, SessionOptions &options);
+void declarePerfMap(const Verb &verb, SessionOptions &options);
 
 } // namespace neso::cli

@@ -16,8 +16,9 @@ Error runtimeError(neso_status status) {
 }
 
 Status OpenModel::open(const std::string &path, neso_check check, const DeviceChoice &device,
-                       const std::vector<std::string> &kernels, bool updatable, const std::string &name) {
+                       const std::vector<std::string> &kernels, bool updatable, const std::string &name, bool perfMap) {
   neso_model_options options{};
+  options.perf_map = perfMap;
   options.check = check, options.name = name.empty() ? nullptr : name.c_str();
   options.for_device = 1 + device.kind;
   return load(path, options, device, kernels, updatable);

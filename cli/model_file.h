@@ -24,9 +24,9 @@ public:
   const OpLibrary &operators() const { return operators_; }
   /// Opens the package at `path`. `check` as in neso.h. A .pt2 is compiled for `device`.
   /// `kernels` are the --kernels of its user kernels; updatable: as CompileOptions has it.
-  /// `name`: which model of a package of several; "": its only one.
+  /// `name`: which model of a package of several; "": its only one. perfMap: as in neso.h.
   Status open(const std::string &path, neso_check check, const DeviceChoice &device,
-              const std::vector<std::string> &kernels, bool updatable = false, const std::string &name = "");
+              const std::vector<std::string> &kernels, bool updatable = false, const std::string &name = "", bool perfMap = false);
   /// Only to be described: its code may be for any machine.
   Status look(const std::string &path, const std::string &name = "");
   const neso_model *get() const { return model_; }

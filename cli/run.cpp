@@ -87,6 +87,7 @@ void declareRun(const Verb &parent) {
   verb.option("--seed", o->session.seed, "of random inputs").needs(random);
   verb.option("--dim", o->session.dims, "a size of random inputs: s0=17").needs(random).single().placeholder("NAME=N");
   const Option trace = verb.option("--trace", o->trace, "also write the run's steps and their times, as JSON that Perfetto opens").placeholder("FILE");
+  declarePerfMap(verb, o->session);
   const Option show = verb.flag("--steps", o->steps.show, "a line for each tensor that each step reads or writes").excludes(trace);
   const Option dump = verb.option("--dump", o->steps.folder, "a folder that gets the tensors of each step as NUMBER_KERNEL.safetensors").excludes(trace).placeholder("DIR");
   verb.option("--filter", o->steps.filter, "of --steps and --dump: only steps whose kernel, or a tensor of which, this regular expression finds")

@@ -13,7 +13,7 @@ Status Session::open(SessionOptions &o) {
     model_.give(operators);
   }
   double start = nowMs();
-  if (Status s = model_.open(o.model, o.check, o.device, o.kernels, !o.weights.empty(), o.name); !s) return s;
+  if (Status s = model_.open(o.model, o.check, o.device, o.kernels, !o.weights.empty(), o.name, o.perfMap); !s) return s;
   loadMs_ = nowMs() - start;
   if (o.sample) o.inputs = {o.model};
   bool files = o.needInputs || !o.inputs.empty();

@@ -32,6 +32,7 @@ struct SessionOptions {
   int64_t turnLimit = 0; // of each loop of the model; 0: none, or that of random inputs, whose numbers may let a loop turn for ever
   static constexpr int64_t kTurnsOfRandomInputs = 1'000'000;
   std::string opLibrary; // operators that the model calls
+  bool perfMap = false;  // as neso_model_options has it
 };
 
 class Session {

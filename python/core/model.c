@@ -404,23 +404,23 @@ static int make_first_slot(model_object *self) {
   return 0;
 }
 
-/* Model(source, name, arch, check, threads, device, device_index, constants, driver, cublas, operators, resolver, contexts, objects): source is a path or the package's
+/* Model(source, name, arch, check, threads, device, device_index, constants, driver, cublas, operators, resolver, contexts, objects, perf_map): source is a path or the package's
  * bytes; device -1: the package is only looked at, and no call can be made; operators is the address of an array of neso_op that ends with a
  * row without a name, and outlives the model; 0: none, then resolver, if it is not None, is asked for those that the model calls; contexts: the
- * most calls that run at once; 0: any number; objects: as operators, of neso_object. */
+ * most calls that run at once; 0: any number; objects: as operators, of neso_object; perf_map: as in neso_model_options. */
 static int init_model(PyObject *object, PyObject *args, PyObject *kwargs) {
   model_object *self = (model_object *)object;
-  static char *keywords[] = {"source", "name", "arch", "check", "threads", "device", "device_index", "constants", "driver", "cublas", "operators", "resolver", "contexts", "objects", NULL};
+  static char *keywords[] = {"source", "name", "arch", "check", "threads", "device", "device_index", "constants", "driver", "cublas", "operators", "resolver", "contexts", "objects", "perf_map", NULL};
   unsigned long long operators = 0, objects = 0;
   PyObject *source, *constants = NULL, *resolver = Py_None;
   const char *name = NULL, *arch = NULL, *driver = NULL, *cublas = NULL;
-  int check = 0, device = 0, contexts = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|zziiiiOzzKOiK", keywords, &source, &name, &arch, &check, &self->threads, &device, &self->device_index, &constants, &driver, &cublas, &operators, &resolver, &contexts, &objects)) return -1;
+  int check = 0, device = 0, contexts = 0, perf_map = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|zziiiiOzzKOiKp", keywords, &source, &name, &arch, &check, &self->threads, &device, &self->device_index, &constants, &driver, &cublas, &operators, &resolver, &contexts, &objects, &perf_map)) return -1;
   if (self->model) return PyErr_SetString(PyExc_RuntimeError, "the model is loaded already"), -1;
   self->driver = driver ? strdup(driver) : NULL;
   self->cublas = cublas ? strdup(cublas) : NULL;
   self->device = device < 0 ? NESO_CPU : (neso_device_kind)device;
-  neso_model_options options = {.struct_size = sizeof options, .name = name, .arch = arch, .check = (neso_check)check, .look_only = device < 0, .for_device = device < 0 ? 0 : 1 + device};
+  neso_model_options options = {.struct_size = sizeof options, .name = name, .arch = arch, .check = (neso_check)check, .look_only = device < 0, .for_device = device < 0 ? 0 : 1 + device, .perf_map = perf_map};
   options.ops = (const neso_op *)(uintptr_t)operators;
   while (options.ops && options.ops[options.op_count].name) ++options.op_count;
   options.objects = (const neso_object *)(uintptr_t)objects;

@@ -355,14 +355,17 @@ static size_t extent_of(const neso_tensor *t) {
 neso_dl_versioned *allocate_result(const neso_tensor *wanted) {
   const size_t rank = (size_t)wanted->rank, item = neso_dtype_size(wanted->dtype), extent = extent_of(wanted);
   const size_t head = (sizeof(neso_dl_versioned) + 2 * rank * sizeof(int64_t) + 63) / 64 * 64;
-  void *memory;
-  if (posix_memalign(&memory, 64, head + (extent * item + 63) / 64 * 64 + 64)) return NULL;
-  neso_dl_versioned *out = memory;
+  /* malloc's small blocks come from its thread's cache, those of aligned_alloc do not (glibc 2.36): a tenth of a small call. The elements are
+   * aligned to 64 bytes, the head lies in front of them. */
+  char *memory = malloc(63 + head + (extent * item + 63) / 64 * 64 + 64);
+  if (!memory) return NULL;
+  char *data = (char *)(((uintptr_t)memory + head + 63) / 64 * 64);
+  neso_dl_versioned *out = (neso_dl_versioned *)memory;
   int64_t *sizes = (int64_t *)(out + 1);
   if (rank) memcpy(sizes, wanted->sizes, rank * sizeof(int64_t));
   if (rank) memcpy(sizes + rank, wanted->strides, rank * sizeof(int64_t));
   const neso_dl_dtype dtype = {dtypes[wanted->dtype].code, dtypes[wanted->dtype].bits, 1};
-  *out = (neso_dl_versioned){{NESO_DLPACK_MAJOR, 0}, NULL, free_result, 0, {(char *)memory + head, {1, 0}, wanted->rank, dtype, sizes, sizes + rank, 0}};
+  *out = (neso_dl_versioned){{NESO_DLPACK_MAJOR, 0}, NULL, free_result, 0, {data, {1, 0}, wanted->rank, dtype, sizes, sizes + rank, 0}};
   return out;
 }
 

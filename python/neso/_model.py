@@ -104,14 +104,14 @@ def _make_class():
         is queued on (unless the model itself has an argument of that name)."""
 
         def __init__(self, source, *, device="cpu", threads=0, name=None, arch=None, weights=None, check=False, result=None, cuda_driver=None, cublas=None, op_library=None,
-                     contexts=0, stream=None, graph=None, objects=None):
+                     contexts=0, stream=None, graph=None, objects=None, perf_map=False):
             kind, index = _device(device)
             if not isinstance(contexts, int) or isinstance(contexts, bool) or not 0 <= contexts <= 65536:
                 raise InputError(f"contexts is how many calls may run at once, 0 (any number) to 65536, not {contexts!r}")
             if graph not in (None, "static"):
                 raise InputError(f"graph is None or 'static', not {graph!r}")
             self._made_from = source, {"device": device if device is None else str(device), "threads": threads, "name": name, "arch": arch, "weights": weights, "check": check, "result": result,
-                                       "cuda_driver": cuda_driver, "cublas": cublas, "op_library": op_library, "contexts": contexts, "stream": stream, "graph": graph, "objects": objects}
+                                       "cuda_driver": cuda_driver, "cublas": cublas, "op_library": op_library, "contexts": contexts, "stream": stream, "graph": graph, "objects": objects, "perf_map": perf_map}
             self.device = None if kind < 0 else f"cuda:{index}" if kind == 1 else ("cpu", "cuda", "null")[kind]
             if objects and op_library is not None:
                 raise InputError("objects are for operators of this process: those of a library come with it, as its array neso_objects")
@@ -122,7 +122,7 @@ def _make_class():
                 self._objects = _rows(objects), dict(objects)
                 rows = ctypes.addressof(self._objects[0])
             super().__init__(source=source, name=name, arch=arch, check=int(check), threads=threads, device=kind, device_index=index, constants=weights, driver=cuda_driver,
-                             cublas=cublas, operators=operators, resolver=_registered if op_library is None else None, contexts=contexts, objects=rows)
+                             cublas=cublas, operators=operators, resolver=_registered if op_library is None else None, contexts=contexts, objects=rows, perf_map=perf_map)
             self.info = self.describe()
             self.inputs, self.outputs = _values(self.info["inputs"]), _values(self.info["outputs"])
             self._result_type = _result_type(result)
@@ -325,7 +325,7 @@ def _load_again(source, options):
 
 
 def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None, check=False, result=None, cuda_driver=None, cublas=None,
-         op_library=None, contexts=0, stream=None, graph=None, copy_inputs=False, objects=None):
+         op_library=None, contexts=0, stream=None, graph=None, copy_inputs=False, objects=None, perf_map=False):
     """Loads a package: a path, bytes (or a memoryview), or what `neso.compile` gave.
 
     device:  "cpu", "cuda", "cuda:1"; None: the package, for whatever machine, is only described, and cannot be called
@@ -351,6 +351,7 @@ def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None,
              take turns, and belong to one stream. A call with out= or a stream is as without it
     copy_inputs: arguments that lie on another device than the model's are copied there, where they are otherwise refused (on the CPU those of a GPU):
              model(*model.to_device(arguments)) at each call. Not for models that change their arguments
+    perf_map: the names of the CPU's kernels are appended to /tmp/perf-PID.map, where `perf report` looks for those of code without a file
 
     A model that transposes an argument in place, x.transpose_(0, 1), leaves torch's tensor with its new shape, as the exported program does.
 
@@ -367,7 +368,7 @@ def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None,
         raise InputError(f"neso.load takes a path, bytes or a neso.Package, not {type(source).__name__}; neso.compile makes one of a model")
     kind = ("Copying" if copy_inputs else "") + ("StaticModel" if graph == "static" else "Model")
     return __getattr__(kind)(source, device=device, threads=threads, name=name, arch=arch, weights=weights, check=check, result=result, cuda_driver=cuda_driver, cublas=cublas,
-                                op_library=op_library, contexts=contexts, stream=stream, graph=graph, objects=objects)
+                                op_library=op_library, contexts=contexts, stream=stream, graph=graph, objects=objects, perf_map=perf_map)
 
 
 def __getattr__(name):

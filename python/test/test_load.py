@@ -36,6 +36,22 @@ def test_many_threads_at_once(mlp):
     assert not failures
 
 
+def test_kernels_are_named_for_perf(mlp):
+    model, ours = mlp
+    path = f"/tmp/perf-{os.getpid()}.map"
+    package = neso.compile(model, (torch.randn(3, 16),))
+    named, x = package.load(perf_map=True), torch.randn(3, 16)
+    rows = [row.split() for row in open(path)]
+    os.remove(path)
+    assert rows and all(name.startswith("neso:") and int(size, 16) > 16 for _, size, name in rows)
+    # perf asks the map about memory of no file.
+    places = [line.split() for line in open("/proc/self/maps")]
+    for begin, _, _ in rows:
+        place = [p for p in places if int(p[0].split("-")[0], 16) <= int(begin, 16) < int(p[0].split("-")[1], 16)]
+        assert len(place) == 1 and place[0][1] == "r-xp" and len(place[0]) == 5
+    assert torch.equal(named(x), package.load()(x))
+
+
 class Slow(torch.nn.Module):
     """Calls an operator of the user's, which says how many calls are inside of it."""
     def forward(self, x):

@@ -34,7 +34,7 @@ neso_status neso_model::on_device(const neso_device_vtable &table, const neso_co
   if (!d) {
     const bool fits =
         asked_target >= 0 && int32_t(plan.root->targets()->Get(uint32_t(asked_target))->kind()) == table.code;
-    const code_source source{&plan, &files, fits ? asked_target : -1, nullptr, 0};
+    const code_source source{&plan, &files, fits ? asked_target : -1, nullptr, 0, false};
     status = table.open(source, options, &d);
     if (status == NESO_OK) {
       d->next = devices;
@@ -186,7 +186,7 @@ neso_status choose_target(neso_model *m, const neso_model_options &o) {
 neso_status load_code(neso_model *m, const neso_model_options &o) {
   if (m->loaded_target < 0 || m->look_only) return NESO_OK;
   const fbs::TargetKind kind = m->plan.root->targets()->Get(uint32_t(m->loaded_target))->kind();
-  const code_source source{&m->plan, &m->files, m->loaded_target, o.static_kernels, o.static_kernel_count};
+  const code_source source{&m->plan, &m->files, m->loaded_target, o.static_kernels, o.static_kernel_count, o.perf_map != 0};
   return device_of_code(int32_t(kind))->open(source, neso_context_options{}, &m->devices);
 }
 

@@ -10,7 +10,8 @@ int main(int argc, char **argv) {
   neso_context *context;
   neso_value_info info;
   int64_t sizes[64], n = 1;
-  if (argc != 2 || neso_model_load(argv[1], NULL, &model) || neso_context_create(model, NULL, &context))
+  if (argc != 2) return puts("usage: hello_terse MODEL.neso"), 2;
+  if (neso_model_load(argv[1], NULL, &model) || neso_context_create(model, NULL, &context))
     return puts(neso_error_text()), 1;
   if (neso_model_input(model, 0, &info) || neso_model_solve_sizes(model, NULL, NULL, 0, sizes))
     return puts(neso_error_text()), 1;

@@ -32,6 +32,7 @@ struct code_source {
   int32_t target; // of the plan's, the one to use; -1: the device chooses
   const neso_static_kernel *static_kernels;
   size_t static_kernel_count;
+  bool perf_map; // as in neso_model_options
 };
 
 /// The part of a device that everybody sees; each kind's own struct begins with it.

@@ -14,6 +14,7 @@
 
 #include "core/archive.h"
 #include "device/cpu/device.h"
+#include "device/cpu/perf_map.h"
 
 namespace neso_rt {
 namespace {
@@ -145,7 +146,21 @@ neso_status cpu_device::load(const code_source &source) {
     NESO_TRY(archive::verify(*f));
     NESO_TRY(code.load(f->data, f->size));
   }
-  return resolve(source);
+  NESO_TRY(resolve(source));
+  return f && source.perf_map ? name_for_perf(source) : NESO_OK;
+}
+
+// Static kernels have a file, and names in it.
+neso_status cpu_device::name_for_perf(const code_source &source) const {
+  array<placed_code> kernels;
+  NESO_TRY(kernels.resize(functions.size()));
+  size_t count = 0;
+  for (size_t k = 0; k < functions.size(); ++k) {
+    const plan_kernel &kernel = source.program->kernels[k];
+    const void *begin = code.symbol(kernel.row->symbols()->Get(uint32_t(source.target))->c_str());
+    if (begin && begin == reinterpret_cast<const void *>(functions[k])) kernels[count++] = {kernel.name, begin};
+  }
+  return write_perf_map(kernels.data(), count);
 }
 
 neso_status cpu_device::resolve(const code_source &source) {

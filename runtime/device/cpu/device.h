@@ -16,6 +16,7 @@ struct cpu_device : device {
 
 private:
   neso_status resolve(const code_source &source);
+  neso_status name_for_perf(const code_source &source) const;
 };
 
 struct cpu_queue : queue {

@@ -91,7 +91,8 @@ typedef enum neso_check {
   NESO_CHECK_ALL = 1 /* every byte */
 } neso_check;
 
-/* A kernel that is linked into the program (a package compiled with --format object). */
+/* A kernel of a package that is linked into the program (from `neso compile --emit asm`, say): it serves the package's kernel of
+ * that symbol. */
 typedef struct neso_static_kernel {
   const char *symbol;
   neso_cpu_kernel_fn function;
@@ -199,6 +200,7 @@ typedef struct neso_model_options {
   const neso_object *objects; /* script objects that the model uses, more are allowed; rows and objects borrowed as long as the model lives. A context
                                * of a model that uses one which is not here cannot be made: NESO_OBJECT_MISSING */
   size_t object_count;
+  int32_t perf_map; /* not 0: the names of the CPU's kernels are appended to /tmp/perf-PID.map, where perf looks for those of code without a file */
 } neso_model_options;
 
 /* Opens a package. The file is mapped, not read; it must not be changed while the model lives. options may be NULL. */
