@@ -550,9 +550,33 @@ def product_columns():
     return [Case(f"of_{n}", product, lambda rows=rows: [torch.randint(-4, 5, (rows, 4), dtype=torch.int8)], state=lambda n=n: state(n)) for n, rows in ((90, 16896), (378, 8320))]
 
 
+def shared_weights():
+    """One weight of several products: alike, with other numbers of rows, across, and beside what reads it in its own order."""
+    def steps(m, x):
+        for _ in range(4):
+            x = torch.tanh(F.linear(x, m.w, m.b))
+        return x
+
+    def images(m, x):
+        return F.conv2d(F.conv2d(x, m.w, padding=1).relu(), m.w, padding=1)
+
+    w = lambda *sizes, scale=0.2: lambda: {"w": torch.randn(*sizes) * scale, "b": torch.randn(sizes[0])}  # noqa: E731
+    c = Case
+    return [c("steps", steps, lambda: [torch.randn(24, 64)], state=w(64, 64)),
+            c("steps_of_odd_sizes", steps, lambda: [torch.randn(21, 70)], state=w(70, 70)),
+            c("steps_bf16", steps, lambda: [torch.randn(24, 64).bfloat16()], state=lambda: {k: v.bfloat16() for k, v in w(64, 64)().items()}),
+            c("two_numbers_of_rows", lambda m, x, y: (F.linear(x, m.w, m.b), F.linear(y, m.w)), lambda: [torch.randn(40, 64), torch.randn(3, 64)], state=w(96, 64)),
+            c("across", lambda m, x: F.linear(F.linear(x, m.w) @ m.w, m.w), lambda: [torch.randn(24, 64)], state=w(64, 64)),
+            c("gathered_too", lambda m, i: F.linear(F.embedding(i, m.w), m.w), lambda: [torch.randint(0, 80, (24,))], state=w(80, 64)),
+            c("parts", lambda m, x: F.linear(x, m.w[:64]) + F.linear(x, m.w[64:]), lambda: [torch.randn(24, 64)], state=w(128, 64)),
+            c("returned_too", lambda m, x: (F.linear(F.linear(x, m.w), m.w), m.w), lambda: [torch.randn(24, 64)], state=w(64, 64)),
+            c("images", images, lambda: [torch.randn(2, 16, 9, 11)], state=w(16, 16, 3, 3, scale=0.1)),
+            c("batches", lambda m, x: torch.bmm(torch.bmm(x, m.w), m.w), lambda: [torch.randn(3, 20, 32)], state=w(3, 32, 32))]
+
+
 def groups():
     result = {f.__name__: f() for f in (unary, activations, binary, dtypes, reductions, normalisation, moments, overlaps, losses, losses_of_linear, views, joins, indexing,
-                                        ordering, long_rows, matmuls, convolutions, creation, statistics, factorisations, fused, lists, constants, narrow, product_columns)}
+                                        ordering, long_rows, matmuls, convolutions, creation, statistics, factorisations, fused, lists, constants, narrow, product_columns, shared_weights)}
     for name, group in result.items():
         names = [case.name for case in group]
         assert len(set(names)) == len(names), f"{name}: two cases of one name: {sorted(n for n in names if names.count(n) > 1)}"

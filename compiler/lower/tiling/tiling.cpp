@@ -52,6 +52,7 @@ public:
 
   Tilings run() {
     const size_t launched = plan_.kernels.size();
+    chosen_.resize(launched);
     std::vector<bool> isPart(launched);
     for (const plan::Kernel &kernel : plan_.kernels)
       for (plan::KernelId part : kernel.parts) isPart[part.index()] = true;
@@ -59,6 +60,7 @@ public:
     for (size_t k = 0; k < launched; ++k) choose(plan_.kernels[k], !isPart[k]);
     placeLibraryForms(plan_, std::move(forms_));
     placePacking(plan_, std::move(packing_));
+    chosen_.resize(plan_.kernels.size());
     for (size_t k = launched; k < plan_.kernels.size(); ++k) choose(plan_.kernels[k], true);
     return std::move(out_);
   }
@@ -67,9 +69,12 @@ private:
   void choose(plan::Kernel &kernel, bool tuned) {
     KernelTiling tiling;
     tiling.target = target_;
+    chosen_[kernel.id.index()] = true;
     if (kernel.parts.empty()) {
       Working at("kernel", kernel.name);
-      if (tuned && target_.chooseWay) takeBestWay(kernel, tiling);
+      const auto ready = ready_.find(kernel.id);
+      if (ready != ready_.end()) tiling.target = ready->second.target;
+      else if (tuned && target_.chooseWay) takeBestWay(kernel, tiling);
       decide(kernel, tiling);
     }
     out_.push_back(std::move(tiling));
@@ -116,7 +121,7 @@ private:
 
   void order(plan::Kernel &kernel, DotTiling &dot, bool library, const TileTarget &target) {
     if (target.packWeights) {
-      packRightOperand(plan_, kernel, users_, dot, target.updatable);
+      if (!packWithOthers(kernel, dot, target)) packRightOperand(plan_, kernel, users_, dot, target.updatable);
       if (std::optional<plan::Kernel> packing = dot.packed ? std::nullopt : packGivenOperand(plan_, kernel, dot)) packing_.emplace_back(kernel.id, std::move(*packing));
       return;
     }
@@ -127,9 +132,31 @@ private:
     chooseDotBlocks(dot, kernel, plan_.program.facts, target);
   }
 
+  /// The right operand that other products read, too: their blocks are chosen now, and stay.
+  bool packWithOthers(plan::Kernel &kernel, DotTiling &dot, const TileTarget &target) {
+    const std::optional<loops::BufferId> constant = rightConstant(plan_, kernel);
+    if (!constant || users_.of(*constant).size() < 2) return false;
+    std::vector<Product> products;
+    for (const plan::Users::User &user : users_.of(*constant)) {
+      plan::Kernel *other = user.kernel.valid() ? &plan_.kernels[user.kernel.index()] : nullptr;
+      const bool here = other == &kernel;
+      if (!other || other->kind != Node::Kind::Contraction || (!here && chosen_[user.kernel.index()])) return false;
+      products.push_back({other, here ? &dot : nullptr});
+    }
+    for (Product &p : products) {
+      if (p.dot) continue;
+      auto [at, fresh] = ready_.try_emplace(p.kernel->id, Ready{std::nullopt, target});
+      if (fresh) at->second.dot = chooseDotTiling(*p.kernel, plan_.program.facts, target);
+      if (!at->second.dot || rightConstant(plan_, *p.kernel) != constant) return false;
+      p.dot = &*at->second.dot;
+    }
+    return packSharedOperand(plan_, products, users_);
+  }
+
   /// By products of tiles, whose weights are in order then; else the kernel is a reduction afterwards.
   std::optional<DotTiling> contraction(plan::Kernel &kernel, const TileTarget &target) {
-    std::optional<DotTiling> dot = chooseDotTiling(kernel, plan_.program.facts, target);
+    const auto ready = ready_.find(kernel.id);
+    std::optional<DotTiling> dot = ready != ready_.end() ? ready->second.dot : chooseDotTiling(kernel, plan_.program.facts, target);
     if (!dot) {
       contractionToReduction(plan_, kernel);
       applied(Rule::ContractionAsReduction);
@@ -137,7 +164,7 @@ private:
     }
     applied(Rule::ProductOfTiles);
     std::optional<LibraryForm> form = libraryForm(plan_, kernel, *dot, target);
-    if (!target.keepOrder && dot->slices == 1) order(kernel, *dot, form.has_value(), target);
+    if (!target.keepOrder && dot->slices == 1 && !dot->packed) order(kernel, *dot, form.has_value(), target);
     if (!target.threadBlocks && !dot->packed) chooseUnpackedRows(*dot, kernel);
     if (form) forms_.emplace_back(kernel.id, std::move(*form));
     return dot;
@@ -146,6 +173,13 @@ private:
   plan::Plan &plan_;
   const TileTarget &target_;
   const plan::Users users_;
+  std::vector<bool> chosen_; // by kernel: its tiling is
+  /// Products whose blocks were chosen with those of another, and for what target.
+  struct Ready {
+    std::optional<DotTiling> dot;
+    TileTarget target;
+  };
+  std::map<plan::KernelId, Ready> ready_;
   std::vector<std::pair<plan::KernelId, LibraryForm>> forms_;
   std::vector<std::pair<plan::KernelId, plan::Kernel>> packing_;
   Tilings out_;

@@ -13,6 +13,7 @@ std::pair<Expr, Expr> outerPosition(const plan::Kernel &kernel, const DotTiling 
 /// [batch][n blocks][outer k][rows][bn]: how many there are, and where a block is among them.
 struct WeightBlocks {
   int64_t batches, blocks, outer, rows, bn;
+  bool operator==(const WeightBlocks &) const = default;
   int64_t each() const { return outer * rows * bn; }
   int64_t all() const { return batches * blocks * each(); }
   /// Row `row` of the block that a program reads, counted from the first block's first row. `place`: what of the kernel's dimensions the operand has.

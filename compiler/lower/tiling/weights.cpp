@@ -51,6 +51,10 @@ public:
     loops::reorderFourBits(constant, loops::elementOrder(axes, base_, count));
     resized(count / (itemSize(buffer().dtype) * 2), constant);
   }
+  /// The same elements in the same places.
+  bool reads(const ConstantOperand &other) const {
+    return n == other.n && k == other.k && base_ == other.base_ && batchAt == other.batchAt && nAt == other.nAt && outerAt == other.outerAt && kAt == other.kAt;
+  }
   /// Of a size that products read in blocks.
   bool isWord() const { return itemSize(buffer().dtype) == 4 || itemSize(buffer().dtype) == 2; }
 
@@ -341,18 +345,39 @@ void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users 
   const auto &node = kernel.nodes[0].get<loops::ContractionSpec>();
   if (node.body.ops[static_cast<size_t>(node.rhs)].kind != OpKind::Load)
     return packComputed(plan, kernel, users, c, onlyRepeatable);
-  const std::optional<ConstantOperand> operand = ConstantOperand::right(plan, kernel, users, c);
-  if (!operand || !operand->isWord()) return;
-  const WeightBlocks blocks = blocksOf(*operand, c, c.partial ? operand->k : (operand->k + c.bk - 1) / c.bk * c.bk);
-  // The load in terms of the flat symbols of emitContraction.
-  const Expr row = blocks.rowAt(kernel, c, operand->place(), kK);
-  operand->rewrite(blocks.all(),
-                   {loops::plainAxis(operand->batchAt, blocks.blocks * blocks.each()),
-                    loops::blockedAxis(operand->nAt, c.bn, blocks.each()),
-                    loops::plainAxis(operand->outerAt, blocks.rows * c.bn), loops::plainAxis(operand->kAt, c.bn)});
-  operand->load().index = row * c.bn + kLaneOfN;
-  c.packed = true;
-  applied(Rule::PackWeight);
+  packSharedOperand(plan, {{&kernel, &c}}, users);
+}
+
+bool packSharedOperand(plan::Plan &plan, const std::vector<Product> &products, const plan::Users &users) {
+  std::vector<ConstantOperand> operands;
+  std::vector<WeightBlocks> blocks;
+  for (auto [kernel, c] : products) {
+    const auto &node = kernel->nodes[0].get<loops::ContractionSpec>();
+    std::optional<ConstantOperand> operand = ConstantOperand::of(plan, *kernel, users, *c, node.rhs, node.body.ops[static_cast<size_t>(node.rhs)].index, products.size());
+    if (!operand || !operand->isWord()) return false;
+    blocks.push_back(blocksOf(*operand, *c, c->partial ? operand->k : (operand->k + c->bk - 1) / c->bk * c->bk));
+    operands.push_back(std::move(*operand));
+    if (operands.back().buffer().id != operands[0].buffer().id || !operands.back().reads(operands[0]) || blocks.back() != blocks[0]) return false;
+  }
+  const ConstantOperand &first = operands[0];
+  const WeightBlocks &b = blocks[0];
+  first.rewrite(b.all(), {loops::plainAxis(first.batchAt, b.blocks * b.each()), loops::blockedAxis(first.nAt, b.bn, b.each()),
+                          loops::plainAxis(first.outerAt, b.rows * b.bn), loops::plainAxis(first.kAt, b.bn)});
+  for (size_t i = 0; i < products.size(); ++i) {
+    // The load in terms of the flat symbols of emitContraction.
+    auto [kernel, c] = products[i];
+    operands[i].load().index = b.rowAt(*kernel, *c, operands[i].place(), kK) * b.bn + kLaneOfN;
+    c->packed = true;
+    applied(Rule::PackWeight);
+  }
+  return true;
+}
+
+std::optional<loops::BufferId> rightConstant(const plan::Plan &plan, const plan::Kernel &kernel) {
+  const auto &node = kernel.nodes[0].get<loops::ContractionSpec>();
+  const Op &op = node.body.ops[static_cast<size_t>(node.rhs)];
+  if (op.kind != OpKind::Load || plan.program.buffer(op.buffer).kind != loops::Buffer::Kind::Constant) return std::nullopt;
+  return op.buffer;
 }
 
 bool orderRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, const DotTiling &c, bool alongK) {
