@@ -140,6 +140,9 @@ private:
     for (const plan::Users::User &user : users_.of(*constant)) {
       plan::Kernel *other = user.kernel.valid() ? &plan_.kernels[user.kernel.index()] : nullptr;
       const bool here = other == &kernel;
+      // A product of the weight with itself reads it on the left, too.
+      for (const Product &p : products)
+        if (p.kernel == other) return false;
       if (!other || other->kind != Node::Kind::Contraction || (!here && chosen_[user.kernel.index()])) return false;
       products.push_back({other, here ? &dot : nullptr});
     }
