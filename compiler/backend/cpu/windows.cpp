@@ -59,9 +59,11 @@ bool Emitter::inOrder(mlir::Value v, llvm::ArrayRef<int64_t> shape, Ordered &ord
     return from && (isLoad(from) || inOrder(def->getOperand(0), shape, ordered));
   }
   if (!isLoad(def) && classOf(code) != OpClass::Element) return false;
-  if (!isLoad(def))
+  // The sum so far before what is added to it: else all loads would stand before all sums, more than there are registers for.
+  auto loads = [](mlir::Value o) { return o.getDefiningOp() && isLoad(o.getDefiningOp()); };
+  for (bool later : {false, true})
     for (mlir::Value o : def->getOperands())
-      if (!inOrder(o, shape, ordered)) return false;
+      if (!isLoad(def) && loads(o) == later && !inOrder(o, shape, ordered)) return false;
   if (type.getShape() != shape) return true;
   ordered.own += isLoad(def);
   ordered.operations.push_back(def);
