@@ -327,8 +327,9 @@ private:
   std::optional<Sliding> slidingWindow(const Nest &nest, llvm::ArrayRef<mlir::Operation *> stores);
   void walkSliding(const Nest &nest, const Sliding &sliding, llvm::ArrayRef<mlir::Operation *> stores);
   void runSliding(const Nest &nest, const Sliding &sliding, llvm::ArrayRef<mlir::Operation *> stores);
+  /// inside: what the masks along the positions are at all of these, as many as `sliding.evenly` has parts, or none.
   void computeTogether(const Sliding &sliding, llvm::ArrayRef<mlir::Operation *> stores, const Index &index,
-                       llvm::ArrayRef<Lanes> positions);
+                       llvm::ArrayRef<Lanes> positions, llvm::ArrayRef<Lanes> inside);
   Index positionIn(const Nest &nest, const Sliding &sliding, const Lanes &position);
 
   // ---- control flow (control.cpp)

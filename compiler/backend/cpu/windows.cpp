@@ -154,13 +154,16 @@ void Emitter::walkSliding(const Nest &nest, const Sliding &sliding, llvm::ArrayR
       for (int64_t k = 0; k < blocks; ++k) {
         llvm::SmallVector<Lanes, 8> positions;
         for (int64_t p = stored * k / blocks; p < stored * (k + 1) / blocks; ++p) positions.push_back(uniformInt(p));
-        computeTogether(sliding, stores, index, positions);
+        computeTogether(sliding, stores, index, positions, {});
       }
     });
   }
   // Along the vectors inside: of each position all neighbours in memory are read before the next positions'.
+  llvm::SmallVector<Lanes, 8> inside;
   auto block = [&](llvm::ArrayRef<Lanes> positions) {
-    runNest(vectors, masks, [&](const Index &index) { computeTogether(sliding, stores, index, positions); });
+    runNest(vectors, masks, [&](const Index &index) {
+      computeTogether(sliding, stores, index, positions, inside);
+    });
   };
   // Constant positions, in blocks of even length.
   auto apart = [&](int64_t from, int64_t to) {
@@ -177,27 +180,31 @@ void Emitter::walkSliding(const Nest &nest, const Sliding &sliding, llvm::ArrayR
   if (turns < 2) return apart(0, even.stored);
   const int64_t end = even.begin + turns * step;
   apart(0, even.begin);
-  llvm::SmallVector<Lanes, 8> inside;
   for (mlir::Value part : even.parts) inside.push_back(eval(part, positionIn(nest, sliding, uniformInt(even.begin))));
   forLoop(even.begin, end, step, [&](llvm::Value *first) {
     llvm::SmallVector<Lanes, 8> positions;
-    for (int64_t p = 0; p < step; ++p) {
-      positions.push_back(intOp(IntOp::Add, fromValue(first, currentLevel()), uniformInt(p)));
-      for (size_t i = 0; i < even.parts.size(); ++i) {
-        Lanes known = inside[i];
-        known.level = static_cast<uint8_t>(currentLevel());
-        frames_.back().memo[keyOf(even.parts[i], positionIn(nest, sliding, positions.back()))] = known;
-      }
-    }
+    for (int64_t p = 0; p < step; ++p) positions.push_back(intOp(IntOp::Add, fromValue(first, currentLevel()), uniformInt(p)));
     block(positions);
   });
+  inside.clear();
   apart(end, even.stored);
 }
 
 void Emitter::computeTogether(const Sliding &sliding, llvm::ArrayRef<mlir::Operation *> stores, const Index &index,
-                              llvm::ArrayRef<Lanes> positions) {
+                              llvm::ArrayRef<Lanes> positions, llvm::ArrayRef<Lanes> inside) {
   llvm::SmallVector<Index, 8> places(positions.size(), index);
-  for (size_t p = 0; p < positions.size(); ++p) places[p][static_cast<size_t>(sliding.dim)] = positions[p];
+  for (size_t p = 0; p < positions.size(); ++p) {
+    // What belongs to a position is read where it is used: weights of all positions are more than registers hold from one vector to the next.
+    Lanes here = positions[p];
+    here.level = static_cast<uint8_t>(currentLevel());
+    places[p][static_cast<size_t>(sliding.dim)] = here;
+    for (size_t i = 0; i < inside.size(); ++i) {
+      Lanes known = inside[i];
+      known.level = here.level;
+      mlir::Value part = sliding.evenly.parts[i];
+      frames_.back().memo[keyOf(part, indexIn(part, places[p]))] = known;
+    }
+  }
   for (mlir::Operation *op : sliding.operations)
     for (const Index &at : places) eval(op->getResult(0), at);
   for (const Index &at : places) storeAll(stores, at);
