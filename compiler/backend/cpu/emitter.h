@@ -249,6 +249,13 @@ private:
   /// Whether memory is touched at every second element or further apart along the vector direction, as far as it shows: vectors of
   /// such elements are taken apart by shuffles, which a mask does not allow.
   bool takesApart(const Nest &nest, llvm::ArrayRef<mlir::Value> values);
+  /// A quotient or remainder that addresses are made of. In a vector in which none turns over a remainder of what grows by one along the
+  /// nest's vector direction does so, too, its quotient is the same for all lanes, and so is what is made of that.
+  struct Turning {
+    enum class Kind : uint8_t { Remainder, Quotient, OfQuotient };
+    mlir::Value value;
+    Kind kind;
+  };
   /// Which masks decide how far a vector loop has to run.
   struct Masks {
     llvm::ArrayRef<mlir::Value> values; // of the nest's shape, or of size 1 in some dimensions
@@ -256,19 +263,18 @@ private:
     int64_t start = 0;                  // first position of the vector direction; a multiple of the width
     bool narrowTail = false;            // the tail runs in vectors of one register: body looks at width_
     bool pieces = false;                // a tail of known length runs in whole vectors, each half as wide as the last
-    llvm::ArrayRef<mlir::Value> remainders = {}; // of the nest's shape, which most vectors do not turn over in (remaindersBelow)
+    llvm::ArrayRef<Turning> turning = {}; // which most vectors do not turn over in (turningBelow)
   };
   /// Runs body at every index of the nest. With masks, a main loop in which they are known to be true and a tail.
   void runNest(const Nest &nest, const Masks &masks, llvm::function_ref<void(const Index &)> body);
   void vectorLoop(const Nest &nest, Index &index, const Masks &masks, llvm::function_ref<void(const Index &)> body);
   /// The vectors of it at [lo, hi), where the masks in `known` hold.
   void vectorSteps(const Nest &nest, const Index &outer, llvm::Value *lo, llvm::Value *hi, llvm::ArrayRef<mlir::Value> known,
-                   llvm::function_ref<void(const Index &)> body, llvm::ArrayRef<mlir::Value> remainders = {});
-  /// Remainders below `values` that addresses are made of and whose dividend grows by one along the nest's vector direction, which is
-  /// cut into narrower vectors where most turn over in wide ones.
-  llvm::SmallVector<mlir::Value, 2> remaindersBelow(Nest &nest, llvm::ArrayRef<mlir::Value> values);
-  /// Of the vector that begins at iv: the remainders' first elements go to `first`; whether none turns over in it (i1); null: that cannot be told.
-  llvm::Value *growEvenly(const Nest &nest, const Index &outer, llvm::Value *iv, llvm::ArrayRef<mlir::Value> remainders,
+                   llvm::function_ref<void(const Index &)> body, llvm::ArrayRef<Turning> turning = {});
+  /// Of what `values` are computed from, along the nest's vector direction, which is cut into narrower vectors where most turn over in wide ones.
+  llvm::SmallVector<Turning, 4> turningBelow(Nest &nest, llvm::ArrayRef<mlir::Value> values);
+  /// Of the vector that begins at iv: their first elements go to `first`; whether none turns over in it (i1); null: that cannot be told.
+  llvm::Value *growEvenly(const Nest &nest, const Index &outer, llvm::Value *iv, llvm::ArrayRef<Turning> turning,
                           llvm::SmallVectorImpl<llvm::Value *> &first);
   /// All of them under their masks, each in code of its own; up to `end` (null: to the nest's end).
   void fewSteps(const Nest &nest, const Index &outer, const Masks &masks, llvm::Value *end,

@@ -521,8 +521,8 @@ void Emitter::emitStores(llvm::ArrayRef<mlir::Operation *> stores) {
       for (mlir::Value m : masksBelow(values, shape))
         if (std::find(all.begin(), all.end(), m) == all.end()) all.push_back(m);
       Nest cut = nest;
-      const llvm::SmallVector<mlir::Value, 2> remainders = remaindersBelow(cut, values);
-      runNest(cut, {all, sameMask, 0, true, takesApart(nest, values), remainders}, [&](const Index &index) {
+      const llvm::SmallVector<Turning, 4> turning = turningBelow(cut, values);
+      runNest(cut, {all, sameMask, 0, true, takesApart(nest, values), turning}, [&](const Index &index) {
         if (masks.empty()) cover(shape, &index);
         storeAll(stores, index);
       });
