@@ -49,7 +49,13 @@ bool Emitter::inOrder(mlir::Value v, llvm::ArrayRef<int64_t> shape, Ordered &ord
   auto type = llvm::dyn_cast<mlir::RankedTensorType>(v.getType());
   if (!def || !type || buffers_.count(v) || moving_.count(v)) return true;
   const OpCode code = codeOf(def);
-  if (code == OpCode::Splat || code == OpCode::ArithConstant) return true;
+  if (code == OpCode::Splat) {
+    // A number that belongs to the whole program, as weights of a plane do.
+    mlir::Operation *from = def->getOperand(0).getDefiningOp();
+    if (from && isLoad(from) && ordered.seen.insert(from).second) ++ordered.shared;
+    return true;
+  }
+  if (code == OpCode::ArithConstant) return true;
   if (!uses_->isVirtual(def) || def->getNumResults() != 1) return false;
   if (!ordered.seen.insert(def).second) return true;
   if (code == OpCode::Broadcast) {
