@@ -311,7 +311,7 @@ private:
   // ---- windows that slide (windows.cpp)
   /// Positions [begin, end) at which the masks' parts along that dimension are the same. From `stored` on nothing is stored.
   struct Evenly {
-    llvm::SmallVector<mlir::Value, 8> parts;
+    llvm::SmallVector<mlir::Value, 8> parts, storing; // storing: of the stores' masks
     int64_t begin = 0, end = 0, stored = 0;
   };
   /// A dimension of a nest whose positions are computed side by side, and what is computed for each, operands first.
@@ -320,8 +320,14 @@ private:
     llvm::SmallVector<mlir::Operation *, 64> operations;
     Evenly evenly;
     bool loops = false; // too many positions to write all of them out
+    bool asks = false;  // where the edges are is known at run time only
   };
   int64_t sumsAtOnce() const;
+  /// Where the edges are not known: as many positions at a time as the registers hold sums of where all masks along them hold, else one. block(positions, inside):
+  /// as computeTogether has them.
+  void askSliding(const Nest &nest, const Sliding &sliding, llvm::function_ref<void(llvm::ArrayRef<Lanes>, llvm::ArrayRef<Lanes>)> block);
+  /// Whether `part` holds at all positions [first, first + n) (i1).
+  llvm::Value *holdsAlong(mlir::Value part, const Nest &nest, const Sliding &sliding, llvm::Value *first, int64_t n);
   void partsAlong(mlir::Value mask, int axis, llvm::SmallVectorImpl<mlir::Value> &parts);
   Evenly evenPositions(const Nest &nest, const Sliding &sliding, llvm::ArrayRef<mlir::Operation *> stores);
   struct Ordered {
