@@ -153,6 +153,7 @@ private:
                bool mayRun = false);
   /// What lanes at these places read, by loads of whole vectors and shuffles; null: they lie too far apart.
   llvm::Value *loadTogether(const Lanes &pointer, int64_t size, llvm::Type *memory, bool scratch);
+  llvm::Value *loadApart(const Lanes &pointer, int64_t size, llvm::Type *memory, llvm::Value *mask, llvm::Value *pass);
   llvm::Value *loadTogetherIfAll(const Lanes &pointer, int64_t size, llvm::Type *memory, llvm::Value *mask, llvm::Value *pass);
   bool keepsNeighbours(mlir::Value v);
   llvm::Value *gatherOrRun(llvm::Value *pointers, llvm::Type *memory);
