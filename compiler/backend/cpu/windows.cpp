@@ -90,6 +90,12 @@ std::optional<Emitter::Sliding> Emitter::slidingWindow(const Nest &nest, llvm::A
   for (mlir::Operation *op : stores)
     if (!inOrder(op->getOperand(1), nest.shape, ordered) || keepsBelow(op->getOperand(1), nest.shape))
       return std::nullopt;
+  // Elements apart under masks are read one by one where masks have no registers, a branch for each.
+  auto apart = [&](mlir::Operation *op) {
+    const std::optional<int64_t> step = isLoad(op) && op->getNumOperands() > 1 ? affine_.likelyStep(op->getOperand(0), nest.vectorDim) : std::nullopt;
+    return step && *step != 0 && *step != 1;
+  };
+  if (!caps_.maskedMemory && llvm::any_of(ordered.operations, apart)) return std::nullopt;
   const int64_t positions = nest.shape[static_cast<size_t>(s.dim)];
   const int64_t written = static_cast<int64_t>(ordered.operations.size()) - ordered.own;
   if (ordered.shared < kLeastTaps || ordered.own < kLeastTaps) return std::nullopt;
