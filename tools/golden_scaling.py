@@ -142,6 +142,39 @@ def sliding_windows():
     ]
 
 
+def windows_of_any_size():
+    """Convolutions of images whose sizes are dynamic: of one element, narrower than a window and than a vector, with edges in every vector, longer than a block."""
+    H, W = Dim("h", min=1, max=400), Dim("w", min=1, max=400)
+
+    def over(groups, stride=1, padding=1, after=lambda y: y):
+        return lambda m, x: after(F.conv2d(x, m.w, m.b, stride=stride, padding=padding, groups=groups))
+
+    def behind(groups, stride=1, padding=1):
+        # Channels lie side by side behind a product.
+        return lambda m, x: F.conv2d(F.relu(F.conv2d(x, m.a)), m.w, m.b, stride=stride, padding=padding, groups=groups)
+
+    def images(name, function, channels, weights, kind="f32", sizes=("1x1", "3x2", "1x37", "12x17"), batch=1, dims=(H, W), **state):
+        w = {"w": f"{kind} {weights}", "b": f"{kind} {weights.split('x')[0]}", **state}
+        return c(name, function, f"{kind} {batch}x{channels}x5x18", state=w, more=[[f"{kind} {batch}x{channels}x{s}"] for s in sizes], dynamic=({2: dims[0], 3: dims[1]},))
+
+    def strided(*args, sizes=("3x4", "3x37", "22x17"), **rest):
+        # torch asks that no result has one line.
+        return images(*args, sizes=sizes, dims=(Dim("h", min=3, max=400), Dim("w", min=3, max=400)), **rest)
+
+    a16, a20 = {"a": "f32 16x3x1x1"}, {"a": "f32 20x3x1x1"}
+    return [
+        images("groups", over(2), 16, "16x8x3x3", batch=2), strided("groups_strided", over(2, 2), 16, "16x8x3x3"), images("groups_of_four", over(4), 16, "16x4x3x3"), images("groups_behind", behind(2), 3, "16x8x3x3", **a16),
+        images("groups_of_twelve", over(2, after=F.relu), 24, "16x12x3x3"), images("groups_f64", over(2), 16, "16x8x3x3", "f64"), images("groups_bf16", over(2), 16, "16x8x3x3", "bf16"),
+        images("deep", over(20, after=F.relu), 20, "20x1x3x3", batch=2), strided("deep_strided", over(20, 2), 20, "20x1x3x3"), images("deep_seven", over(5, 1, 3), 5, "5x1x7x7"), strided("deep_seven_strided", over(5, 2, 3), 5, "5x1x7x7"),
+        images("deep_behind", behind(20), 3, "20x1x3x3", **a20), images("deep_seven_behind", behind(20, 1, 3), 3, "20x1x7x7", sizes=("1x1", "3x2", "2x75"), **a20), strided("deep_strided_behind", behind(20, 2), 3, "20x1x3x3", **a20),
+        strided("deep_f64", over(6, 2), 6, "6x1x3x3", "f64"), images("deep_bf16", over(6), 6, "6x1x3x3", "bf16"), images("deep_long", over(2), 2, "2x1x3x3", sizes=("1x300", "67x20", "3x140")),
+        strided("stem", over(1, 2, 3), 3, "20x3x7x7"), images("single", over(1), 6, "20x6x3x3", batch=2), images("point", over(1, 1, 0), 18, "20x18x1x1", batch=2),
+        c("batches", lambda m, x: F.conv2d(x, m.w, padding=1, groups=2), "f32 3x16x5x18", state={"w": "f32 16x8x3x3"}, more=[["f32 1x16x4x9"], ["f32 5x16x1x33"]], dynamic=({0: Dim("b", min=1, max=64), 2: H, 3: W},)),
+        c("lines", lambda m, x: (F.conv1d(x, m.w, padding=1, groups=2), F.conv1d(x, m.v, padding=3, groups=16)), "f32 2x16x33", state={"w": "f32 16x8x3", "v": "f32 16x1x7"}, more=[["f32 2x16x1"], ["f32 2x16x5"], ["f32 2x16x150"]], dynamic=({2: W},)),
+        c("pools", lambda x: (F.avg_pool2d(x, 3, 1, 1), F.max_pool2d(x, 3, 1, 1)), "f32 2x6x5x18", more=[["f32 2x6x1x1"], ["f32 2x6x2x37"], ["f32 2x6x21x16"]], dynamic=({2: H, 3: W},)),
+    ]
+
+
 def wide_products():
     """f64 and i32, in the blocks of f32."""
     big = torch.tensor([2**31 - 1, -2**31, 65537, 40000], dtype=torch.int32).repeat(16)
@@ -319,4 +352,4 @@ def short_products():
 
 
 def groups():
-    return {f.__name__: f() for f in (any_length, mirrored, bags, long_sorts, selections, searches, transforms, phases, sliding_windows, wide_products, columns, inverses, polynomials, side_by_side, row_updates, places_in_turn, folded, both_ways, of_joins, short_products)}
+    return {f.__name__: f() for f in (any_length, mirrored, bags, long_sorts, selections, searches, transforms, phases, sliding_windows, windows_of_any_size, wide_products, columns, inverses, polynomials, side_by_side, row_updates, places_in_turn, folded, both_ways, of_joins, short_products)}

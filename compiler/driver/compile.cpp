@@ -100,7 +100,7 @@ public:
 
     // Every value gets its formula; views become index arithmetic. Unsupported operators are reported here, all at
     // once.
-    Result<loops::Program> program = lower::lowerGraph(model, sink_, {options_.updatable, settings_.keepOrder, settings_.int4Packing, winograd(), turnsAreDear()});
+    Result<loops::Program> program = lower::lowerGraph(model, sink_, {options_.updatable, settings_.keepOrder, settings_.int4Packing, winograd(), turnsAreDear(), leastChannels()});
     if (!program) return program.takeError();
     mark("lower to loops");
     return compileLoops(std::move(*program));
@@ -339,6 +339,8 @@ private:
     const bool pays = options_.weights.kind == WeightPlace::Package && !targets_.best().caps.threadBlocks;
     return settings_.winograd.value_or(pays ? lower::Winograd::WherePays : lower::Winograd::Never);
   }
+
+  int64_t leastChannels() const { return !targets_.all.empty() && !targets_.best().caps.threadBlocks ? 8 : lower::LowerOptions().leastChannels; }
 
   bool turnsAreDear() const { return !targets_.all.empty() && targets_.best().caps.threadBlocks; }
 

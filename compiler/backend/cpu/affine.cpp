@@ -32,23 +32,6 @@ int64_t product(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
 }
 
-/// The integer that all elements of v are.
-std::optional<int64_t> constantOf(mlir::Value v) {
-  mlir::Operation *def = v.getDefiningOp();
-  while (def && (codeOf(def) == OpCode::Broadcast || codeOf(def) == OpCode::ExpandDims ||
-                 codeOf(def) == OpCode::Splat || codeOf(def) == OpCode::Trans || codeOf(def) == OpCode::Reshape))
-    def = def->getOperand(0).getDefiningOp();
-  if (!def || codeOf(def) != OpCode::ArithConstant) return std::nullopt;
-  mlir::Attribute value = def->getAttr("value");
-  if (auto dense = llvm::dyn_cast<mlir::DenseElementsAttr>(value)) {
-    if (dense.isSplat() && dense.getElementType().isIntOrIndex())
-      return dense.getSplatValue<llvm::APInt>().getSExtValue();
-    return std::nullopt;
-  }
-  if (auto i = llvm::dyn_cast<mlir::IntegerAttr>(value)) return i.getValue().getSExtValue();
-  return std::nullopt;
-}
-
 /// Operand's dimension for each dimension of the reshape's result, -1 for a new one of size 1; nothing when elements
 /// move.
 std::optional<llvm::SmallVector<int64_t, 4>> unitReshape(llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to) {
@@ -68,6 +51,22 @@ std::optional<llvm::SmallVector<int64_t, 4>> unitReshape(llvm::ArrayRef<int64_t>
   return origin;
 }
 } // namespace
+
+std::optional<int64_t> splatConstant(mlir::Value v) {
+  mlir::Operation *def = v.getDefiningOp();
+  while (def && (codeOf(def) == OpCode::Broadcast || codeOf(def) == OpCode::ExpandDims ||
+                 codeOf(def) == OpCode::Splat || codeOf(def) == OpCode::Trans || codeOf(def) == OpCode::Reshape))
+    def = def->getOperand(0).getDefiningOp();
+  if (!def || codeOf(def) != OpCode::ArithConstant) return std::nullopt;
+  mlir::Attribute value = def->getAttr("value");
+  if (auto dense = llvm::dyn_cast<mlir::DenseElementsAttr>(value)) {
+    if (dense.isSplat() && dense.getElementType().isIntOrIndex())
+      return dense.getSplatValue<llvm::APInt>().getSExtValue();
+    return std::nullopt;
+  }
+  if (auto i = llvm::dyn_cast<mlir::IntegerAttr>(value)) return i.getValue().getSExtValue();
+  return std::nullopt;
+}
 
 void Conditions::add(NoWrap c) {
   if (std::find(noWrap.begin(), noWrap.end(), c) == noWrap.end()) noWrap.push_back(c);
@@ -239,12 +238,12 @@ Affine::Found Affine::find(mlir::Value v, int64_t dim, int depth) {
     for (unsigned k : {0u, 1u}) {
       Found moving = k == 0 ? a : c;
       if (uniform(def->getOperand(1 - k), depth, moving.conditions))
-        return scaled(moving, constantOf(def->getOperand(1 - k)));
+        return scaled(moving, splatConstant(def->getOperand(1 - k)));
     }
     return unknown;
   }
   case OpCode::ShlI: {
-    std::optional<int64_t> by = constantOf(def->getOperand(1));
+    std::optional<int64_t> by = splatConstant(def->getOperand(1));
     Found a = of(0);
     if (a.step && by && *by >= 0 && *by < bits && *by < 63) return scaled(a, int64_t{1} << *by);
     break;
@@ -270,10 +269,12 @@ Affine::Found Affine::find(mlir::Value v, int64_t dim, int depth) {
   }
   case OpCode::DivSI:
   case OpCode::DivUI: {
-    // Most neighbours have the same quotient.
+    // Most neighbours have the same quotient; of a divisor that is known at run time only (a size) that is the likely case, too.
     const Found a = of(0);
-    const std::optional<int64_t> by = guessing_ ? constantOf(def->getOperand(1)) : std::nullopt;
-    if (by && a.step && a.step->constant && std::abs(*a.step->constant) < *by) return zero;
+    if (!guessing_ || !a.step || !a.step->constant) break;
+    const std::optional<int64_t> by = splatConstant(def->getOperand(1));
+    Conditions none;
+    if (by ? std::abs(*a.step->constant) < *by : uniform(def->getOperand(1), depth, none)) return zero;
     break;
   }
   case OpCode::RemSI:

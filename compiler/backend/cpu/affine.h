@@ -68,6 +68,9 @@ struct RemainderForm {
 };
 std::optional<RemainderForm> remainderForm(mlir::Operation *op);
 
+/// The integer that all elements of v are.
+std::optional<int64_t> splatConstant(mlir::Value v);
+
 /// Answers about values of one function; keeps what it found.
 class Affine {
 public:

@@ -79,13 +79,16 @@ void Emitter::packOperand(mlir::Value v, mlir::Type computeType, const Lanes *ba
       nest.vectorDim = dim;
       nest.extent = lines;
       nest.width = tile;
+      const llvm::SmallVector<Turning, 4> turning = lead ? llvm::SmallVector<Turning, 4>() : turningBelow(nest, {v});
       forLoop(0, columns, tile, [&](Value *c0) {
         Index at(shape.size(), uniformInt(0));
         if (batch) at[0] = *batch;
         Lanes column = fromValue(c0, currentLevel());
         column.align = static_cast<uint8_t>(llvm::Log2_64(tile));
         at[lead + 1] = column;
-        vectorLoop(nest, at, {}, [&](const Index &index) {
+        Masks evenly;
+        evenly.turning = turning;
+        vectorLoop(nest, at, evenly, [&](const Index &index) {
           llvm::SmallVector<Value *, 16> vectors;
           for (int64_t i = 0; i < tile; ++i) {
             Index one = index;
@@ -219,27 +222,39 @@ void Emitter::packDown(const Product &p, const Lanes *batch, const Buffer &table
     const Lanes before = intOp(IntOp::Add, intOp(IntOp::Mul, group, uniformInt(p.K * lanes)), within);
     return intOp(IntOp::Add, before, intOp(IntOp::Mul, k, uniformInt(lanes)));
   };
+  Nest down;
+  down.shape = shapeOf(v.getType()), down.vectorDim = static_cast<int>(p.lead), down.extent = p.M, down.width = lanes;
+  const llvm::SmallVector<Turning, 4> turning = p.lead ? llvm::SmallVector<Turning, 4>() : turningBelow(down, {v});
+  auto store = [&](const Lanes &r, const Lanes &k) {
+    Index index = {r, k};
+    if (p.lead) index.insert(index.begin(), *batch);
+    Lanes base;
+    base.base = packed.ptr;
+    storeAt(addIndex(base, place(r, k), p.size), operandElement(eval(v, index), element, p.computeType), p.computeType, nullptr);
+  };
   // Several vectors of rows a turn share what is computed of k.
   const int64_t together = std::min<int64_t>(4, p.M / lanes) * lanes;
   sink([&] {
     width_ = lanes;
     triesWhole_ = true;
-    forLoop(0, p.M, together, [&](Value *r0) {
-      Lanes from = fromValue(r0, currentLevel());
-      from.align = static_cast<uint8_t>(llvm::Log2_64(static_cast<uint64_t>(together)));
-      forLoop(0, p.valid, 1, [&](Value *k0) {
-        const Lanes k = fromValue(k0, currentLevel());
-        for (int64_t first = 0; first < together; first += lanes) {
-          Lanes r = intOp(IntOp::Add, from, uniformInt(first));
-          r.kind = Lanes::Kind::Offsets, r.offsets = pool_.run(lanes, 1);
-          Index index = {r, k};
-          if (p.lead) index.insert(index.begin(), *batch);
-          Lanes base;
-          base.base = packed.ptr;
-          storeAt(addIndex(base, place(r, k), p.size), operandElement(eval(v, index), element, p.computeType), p.computeType, nullptr);
-        }
+    if (!turning.empty()) {
+      // Most vectors are pixels of one line, side by side in memory.
+      vectorSteps(down, Index(2, uniformInt(0)), b.getInt32(0), b.getInt32(static_cast<uint32_t>(p.M)), {}, [&](const Index &index) {
+        forLoop(0, p.valid, 1, [&](Value *k) { store(index[0], fromValue(k, currentLevel())); });
+      }, turning);
+    } else
+      forLoop(0, p.M, together, [&](Value *r0) {
+        Lanes from = fromValue(r0, currentLevel());
+        from.align = static_cast<uint8_t>(llvm::Log2_64(static_cast<uint64_t>(together)));
+        forLoop(0, p.valid, 1, [&](Value *k0) {
+          const Lanes k = fromValue(k0, currentLevel());
+          for (int64_t first = 0; first < together; first += lanes) {
+            Lanes r = intOp(IntOp::Add, from, uniformInt(first));
+            r.kind = Lanes::Kind::Offsets, r.offsets = pool_.run(lanes, 1);
+            store(r, k);
+          }
+        });
       });
-    });
     triesWhole_ = false;
   });
   Nest rows = planNest(table.shape, {}, 16);

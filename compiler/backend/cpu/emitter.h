@@ -153,6 +153,7 @@ private:
                bool mayRun = false);
   /// What lanes at these places read, by loads of whole vectors and shuffles; null: they lie too far apart.
   llvm::Value *loadTogether(const Lanes &pointer, int64_t size, llvm::Type *memory, bool scratch);
+  llvm::Value *loadApart(const Lanes &pointer, int64_t size, llvm::Type *memory, llvm::Value *mask, llvm::Value *pass);
   llvm::Value *loadTogetherIfAll(const Lanes &pointer, int64_t size, llvm::Type *memory, llvm::Value *mask, llvm::Value *pass);
   bool keepsNeighbours(mlir::Value v);
   llvm::Value *gatherOrRun(llvm::Value *pointers, llvm::Type *memory);
@@ -249,6 +250,13 @@ private:
   /// Whether memory is touched at every second element or further apart along the vector direction, as far as it shows: vectors of
   /// such elements are taken apart by shuffles, which a mask does not allow.
   bool takesApart(const Nest &nest, llvm::ArrayRef<mlir::Value> values);
+  /// A quotient or remainder that addresses are made of. In a vector in which none turns over a remainder of what grows by one along the
+  /// nest's vector direction does so, too, its quotient is the same for all lanes, and so is what is made of that.
+  struct Turning {
+    enum class Kind : uint8_t { Remainder, Quotient, OfQuotient };
+    mlir::Value value;
+    Kind kind;
+  };
   /// Which masks decide how far a vector loop has to run.
   struct Masks {
     llvm::ArrayRef<mlir::Value> values; // of the nest's shape, or of size 1 in some dimensions
@@ -256,19 +264,18 @@ private:
     int64_t start = 0;                  // first position of the vector direction; a multiple of the width
     bool narrowTail = false;            // the tail runs in vectors of one register: body looks at width_
     bool pieces = false;                // a tail of known length runs in whole vectors, each half as wide as the last
-    llvm::ArrayRef<mlir::Value> remainders = {}; // of the nest's shape, which most vectors do not turn over in (remaindersBelow)
+    llvm::ArrayRef<Turning> turning = {}; // which most vectors do not turn over in (turningBelow)
   };
   /// Runs body at every index of the nest. With masks, a main loop in which they are known to be true and a tail.
   void runNest(const Nest &nest, const Masks &masks, llvm::function_ref<void(const Index &)> body);
   void vectorLoop(const Nest &nest, Index &index, const Masks &masks, llvm::function_ref<void(const Index &)> body);
   /// The vectors of it at [lo, hi), where the masks in `known` hold.
   void vectorSteps(const Nest &nest, const Index &outer, llvm::Value *lo, llvm::Value *hi, llvm::ArrayRef<mlir::Value> known,
-                   llvm::function_ref<void(const Index &)> body, llvm::ArrayRef<mlir::Value> remainders = {});
-  /// Remainders below `values` that addresses are made of and whose dividend grows by one along the nest's vector direction, which is
-  /// cut into narrower vectors where most turn over in wide ones.
-  llvm::SmallVector<mlir::Value, 2> remaindersBelow(Nest &nest, llvm::ArrayRef<mlir::Value> values);
-  /// Of the vector that begins at iv: the remainders' first elements go to `first`; whether none turns over in it (i1); null: that cannot be told.
-  llvm::Value *growEvenly(const Nest &nest, const Index &outer, llvm::Value *iv, llvm::ArrayRef<mlir::Value> remainders,
+                   llvm::function_ref<void(const Index &)> body, llvm::ArrayRef<Turning> turning = {});
+  /// Of what `values` are computed from, along the nest's vector direction, which is cut into narrower vectors where most turn over in wide ones.
+  llvm::SmallVector<Turning, 4> turningBelow(Nest &nest, llvm::ArrayRef<mlir::Value> values);
+  /// Of the vector that begins at iv: their first elements go to `first`; whether none turns over in it (i1); null: that cannot be told.
+  llvm::Value *growEvenly(const Nest &nest, const Index &outer, llvm::Value *iv, llvm::ArrayRef<Turning> turning,
                           llvm::SmallVectorImpl<llvm::Value *> &first);
   /// All of them under their masks, each in code of its own; up to `end` (null: to the nest's end).
   void fewSteps(const Nest &nest, const Index &outer, const Masks &masks, llvm::Value *end,
@@ -305,7 +312,7 @@ private:
   // ---- windows that slide (windows.cpp)
   /// Positions [begin, end) at which the masks' parts along that dimension are the same. From `stored` on nothing is stored.
   struct Evenly {
-    llvm::SmallVector<mlir::Value, 8> parts;
+    llvm::SmallVector<mlir::Value, 8> parts, storing; // storing: of the stores' masks
     int64_t begin = 0, end = 0, stored = 0;
   };
   /// A dimension of a nest whose positions are computed side by side, and what is computed for each, operands first.
@@ -314,8 +321,14 @@ private:
     llvm::SmallVector<mlir::Operation *, 64> operations;
     Evenly evenly;
     bool loops = false; // too many positions to write all of them out
+    bool asks = false;  // where the edges are is known at run time only
   };
   int64_t sumsAtOnce() const;
+  /// Where the edges are not known: as many positions at a time as the registers hold sums of where all masks along them hold, else one. block(positions, inside):
+  /// as computeTogether has them.
+  void askSliding(const Nest &nest, const Sliding &sliding, llvm::function_ref<void(llvm::ArrayRef<Lanes>, llvm::ArrayRef<Lanes>)> block);
+  /// Whether `part` holds at all positions [first, first + n) (i1).
+  llvm::Value *holdsAlong(mlir::Value part, const Nest &nest, const Sliding &sliding, llvm::Value *first, int64_t n);
   void partsAlong(mlir::Value mask, int axis, llvm::SmallVectorImpl<mlir::Value> &parts);
   Evenly evenPositions(const Nest &nest, const Sliding &sliding, llvm::ArrayRef<mlir::Operation *> stores);
   struct Ordered {
@@ -327,8 +340,9 @@ private:
   std::optional<Sliding> slidingWindow(const Nest &nest, llvm::ArrayRef<mlir::Operation *> stores);
   void walkSliding(const Nest &nest, const Sliding &sliding, llvm::ArrayRef<mlir::Operation *> stores);
   void runSliding(const Nest &nest, const Sliding &sliding, llvm::ArrayRef<mlir::Operation *> stores);
+  /// inside: what the masks along the positions are at all of these, as many as `sliding.evenly` has parts, or none.
   void computeTogether(const Sliding &sliding, llvm::ArrayRef<mlir::Operation *> stores, const Index &index,
-                       llvm::ArrayRef<Lanes> positions);
+                       llvm::ArrayRef<Lanes> positions, llvm::ArrayRef<Lanes> inside);
   Index positionIn(const Nest &nest, const Sliding &sliding, const Lanes &position);
 
   // ---- control flow (control.cpp)

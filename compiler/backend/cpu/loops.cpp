@@ -148,8 +148,8 @@ namespace {
 /// Operations that a walk below a value looks at, at most: more than a window of 7 x 7 has.
 constexpr size_t kMostWalked = 4096;
 
-/// Remainders that a vector's first elements are computed of; more are left to lanes.
-constexpr size_t kMostRemainders = 2;
+/// Divisions that a vector's first elements are computed of; more are left to lanes.
+constexpr size_t kMostDivided = 2;
 /// Vectors of several registers are taken where a period is as many of them long.
 constexpr int64_t kPeriods = 8;
 
@@ -359,8 +359,8 @@ bool Emitter::takesFewVectors(int64_t extent) const {
   return caps_.maskedMemory && extent <= kFewVectors * caps_.f32Lanes;
 }
 
-llvm::SmallVector<mlir::Value, 2> Emitter::remaindersBelow(Nest &nest, llvm::ArrayRef<mlir::Value> values) {
-  llvm::SmallVector<mlir::Value, 2> found;
+llvm::SmallVector<Emitter::Turning, 4> Emitter::turningBelow(Nest &nest, llvm::ArrayRef<mlir::Value> values) {
+  llvm::SmallVector<Turning, 4> found;
   if (nest.vectorDim < 0 || nest.width == 1) return found;
   llvm::SmallVector<mlir::Value, 8> pointers;
   for (mlir::Value v : values)
@@ -369,48 +369,70 @@ llvm::SmallVector<mlir::Value, 2> Emitter::remaindersBelow(Nest &nest, llvm::Arr
     if (codeOf(op) == OpCode::Load) pointers.push_back(op->getOperand(0));
     return !buffers_.count(op->getResult(0));
   });
+  using Kind = Turning::Kind;
+  llvm::SmallVector<mlir::Operation *, 4> divided, others; // divided: of equal operands one
   walkBelow(*uses_, pointers, [&](mlir::Operation *op) {
-    if (buffers_.count(op->getResult(0)) || codeOf(op) == OpCode::Load) return false;
-    if (codeOf(op) != OpCode::RemUI && codeOf(op) != OpCode::RemSI) return true;
+    const OpCode code = codeOf(op);
+    if (code == OpCode::Load) return false;
+    const bool remainder = code == OpCode::RemUI || code == OpCode::RemSI;
+    if (!remainder && code != OpCode::DivUI && code != OpCode::DivSI) return !buffers_.count(op->getResult(0));
     auto type = llvm::dyn_cast<mlir::RankedTensorType>(op->getResult(0).getType());
-    if (!type || type.getElementTypeBitWidth() > 32 || !spreadsTo(type.getShape(), nest.shape) || type.getShape()[static_cast<size_t>(nest.vectorDim)] != nest.extent)
+    if (!type || type.getElementTypeBitWidth() > 64 || !spreadsTo(type.getShape(), nest.shape) || type.getShape()[static_cast<size_t>(nest.vectorDim)] != nest.extent)
       return true;
     Conditions conditions;
     std::optional<Step> step = affine_.along(op->getOperand(0), nest.vectorDim, conditions), still = affine_.along(op->getOperand(1), nest.vectorDim, conditions);
-    if (step && step->isUnit() && still && still->isZero() && conditions.empty()) found.push_back(op->getResult(0));
+    if (!still || !still->isZero() || !conditions.empty()) return true;
+    if (!step || !step->isUnit()) return others.push_back(op), true;
+    found.push_back({op->getResult(0), remainder ? Kind::Remainder : Kind::Quotient});
+    auto isSame = [&](mlir::Operation *o) { return sameExpression(o->getOperand(0), op->getOperand(0)) && sameExpression(o->getOperand(1), op->getOperand(1)); };
+    if (llvm::none_of(divided, isSame)) divided.push_back(op);
     return true;
   });
-  if (found.size() > kMostRemainders) found.clear();
-  // The wider the vectors, the more of them does a short period turn over in.
-  for (mlir::Value r : found) {
-    const mlir::Value n = r.getDefiningOp()->getOperand(1);
+  if (divided.size() > kMostDivided) return {};
+  // Of a quotient, and kept in memory: else it is computed of the one value that the quotient has.
+  auto isQuotient = [&](mlir::Value v) { return llvm::any_of(found, [&](const Turning &t) { return t.value == v && t.kind != Kind::Remainder; }); };
+  for (size_t before = 0; before != found.size();) {
+    before = found.size();
+    for (mlir::Operation *op : others)
+      if (mlir::Value r = op->getResult(0); buffers_.count(r) && isQuotient(op->getOperand(0)) && !isQuotient(r)) found.push_back({r, Kind::OfQuotient});
+  }
+  // The wider the vectors, the more of them does a short period turn over in. Rows of images are short.
+  for (const Turning &t : found) {
+    if (t.kind == Kind::OfQuotient) continue;
+    const mlir::Value n = t.value.getDefiningOp()->getOperand(1);
     const Lanes period = eval(n, Index(shapeOf(n.getType()).size(), uniformInt(0)));
     auto *known = llvm::dyn_cast<llvm::ConstantInt>(period.base);
-    if (known && known->getZExtValue() < static_cast<uint64_t>(kPeriods * nest.width)) nest.width = std::min<int64_t>(nest.width, caps_.f32Lanes);
+    if (known ? known->getZExtValue() < static_cast<uint64_t>(kPeriods * nest.width) : t.kind == Kind::Quotient) nest.width = std::min<int64_t>(nest.width, caps_.f32Lanes);
   }
   return found;
 }
 
-Value *Emitter::growEvenly(const Nest &nest, const Index &outer, Value *iv, llvm::ArrayRef<mlir::Value> remainders,
+Value *Emitter::growEvenly(const Nest &nest, const Index &outer, Value *iv, llvm::ArrayRef<Turning> turning,
                            llvm::SmallVectorImpl<Value *> &first) {
   Nest one = nest;
   one.width = 1;
   Value *all = nullptr;
-  for (mlir::Value r : remainders) {
-    mlir::Operation *op = r.getDefiningOp();
-    const Index at = indexIn(r, vectorIndex(one, outer, iv));
+  for (const Turning &t : turning) {
+    mlir::Operation *op = t.value.getDefiningOp();
+    const Index at = indexIn(t.value, vectorIndex(one, outer, iv));
+    Buffer *const kept = buffers_.lookup(t.value);
+    if (t.kind == Turning::Kind::OfQuotient) {
+      first.push_back(loadBuffer(*kept, at).base);
+      continue;
+    }
     const Lanes x = eval(op->getOperand(0), at), n = eval(op->getOperand(1), at);
     if (!x.uniform() || !n.uniform()) return nullptr;
     llvm::Type *type = x.base->getType();
-    first.push_back(emitDivision(codeOf(op), x.base, n.base));
+    first.push_back(kept ? loadBuffer(*kept, at).base : emitDivision(codeOf(op), x.base, n.base));
+    Value *remainder = t.kind == Turning::Kind::Remainder ? first.back() : b.CreateSub(x.base, b.CreateMul(first.back(), n.base));
     // The dividend does not wrap around in the vector, nor become positive; as many elements are left before it turns over.
-    const bool isSigned = codeOf(op) == OpCode::RemSI;
+    const bool isSigned = codeOf(op) == OpCode::RemSI || codeOf(op) == OpCode::DivSI;
     const unsigned bits = type->getIntegerBitWidth();
     auto number = [&](const llvm::APInt &v) { return llvm::ConstantInt::get(type, v); };
     const llvm::APInt width(bits, static_cast<uint64_t>(nest.width));
     const llvm::APInt most = (isSigned ? llvm::APInt::getSignedMaxValue(bits) : llvm::APInt::getMaxValue(bits)) - width;
     Value *fits = b.CreateICmpULE(x.base, number(most));
-    Value *left = b.CreateSub(n.base, first.back());
+    Value *left = b.CreateSub(n.base, remainder);
     fits = b.CreateAnd(fits, b.CreateICmpSGE(left, number(width)));
     // As signed numbers they grow, too.
     if (!isSigned) fits = b.CreateAnd(fits, b.CreateICmpSGT(n.base, number(llvm::APInt(bits, 0))));
@@ -420,7 +442,7 @@ Value *Emitter::growEvenly(const Nest &nest, const Index &outer, Value *iv, llvm
 }
 
 void Emitter::vectorSteps(const Nest &nest, const Index &outer, Value *lo, Value *hi, llvm::ArrayRef<mlir::Value> known,
-                          llvm::function_ref<void(const Index &)> body, llvm::ArrayRef<mlir::Value> remainders) {
+                          llvm::function_ref<void(const Index &)> body, llvm::ArrayRef<Turning> turning) {
   width_ = nest.width;
   auto step = [&](Value *iv, llvm::ArrayRef<Value *> first) {
     Index index = vectorIndex(nest, outer, iv);
@@ -432,14 +454,14 @@ void Emitter::vectorSteps(const Nest &nest, const Index &outer, Value *lo, Value
     for (mlir::Value m : known) know(m, fromValue(b.getTrue(), 0));
     for (size_t k = 0; k < first.size(); ++k) {
       Lanes run = fromValue(first[k], 0);
-      run.kind = Lanes::Kind::Offsets, run.offsets = pool_.run(nest.width, 1), run.exact = true;
-      know(remainders[k], run);
+      if (turning[k].kind == Turning::Kind::Remainder) run.kind = Lanes::Kind::Offsets, run.offsets = pool_.run(nest.width, 1), run.exact = true;
+      know(turning[k].value, run);
     }
     body(index);
   };
   forLoop(lo, hi, nest.width, [&](Value *iv) {
     llvm::SmallVector<Value *, 2> first;
-    Value *evenly = remainders.empty() || nest.width == 1 ? nullptr : growEvenly(nest, outer, iv, remainders, first);
+    Value *evenly = turning.empty() || nest.width == 1 ? nullptr : growEvenly(nest, outer, iv, turning, first);
     if (!evenly) return step(iv, {});
     ifThen(evenly, [&] { step(iv, first); });
     ifThen(b.CreateNot(evenly), [&] { step(iv, {}); });
@@ -466,7 +488,7 @@ void Emitter::fewSteps(const Nest &nest, const Index &outer, const Masks &masks,
 void Emitter::vectorLoop(const Nest &nest, Index &outer, const Masks &masks,
                          llvm::function_ref<void(const Index &)> body) {
   auto run = [&](const Nest &cut, Value *lo, Value *hi, llvm::ArrayRef<mlir::Value> known) {
-    vectorSteps(cut, outer, lo, hi, known, body, masks.remainders);
+    vectorSteps(cut, outer, lo, hi, known, body, masks.turning);
   };
   width_ = nest.width;
   auto number = [&](int64_t n) { return b.getInt32(static_cast<uint32_t>(n)); };

@@ -139,6 +139,29 @@ Value *Emitter::loadTogetherIfAll(const Lanes &pointer, int64_t size, llvm::Type
   return either;
 }
 
+/// Elements that lie apart within two vectors, under a mask: both vectors under masks that leave out what lies between them; null: they do not lie so.
+Value *Emitter::loadApart(const Lanes &pointer, int64_t size, llvm::Type *memory, Value *mask, Value *pass) {
+  if (pointer.kind != Lanes::Kind::Offsets || !caps_.maskedMemory || size < 4 || width_ < 4 || width_ * size > 64) return nullptr;
+  const int64_t first = *std::min_element(pointer.offsets->begin(), pointer.offsets->end());
+  llvm::SmallVector<int, 32> pattern, laneOf(static_cast<size_t>(2 * width_), static_cast<int>(width_)); // width_: a lane that is off
+  for (int64_t o : *pointer.offsets) {
+    const int64_t at = (o - first) / size;
+    if ((o - first) % size || at >= 2 * width_ || laneOf[static_cast<size_t>(at)] != width_) return nullptr;
+    laneOf[static_cast<size_t>(at)] = static_cast<int>(pattern.size());
+    pattern.push_back(static_cast<int>(at));
+  }
+  auto *type = llvm::FixedVectorType::get(memory, static_cast<unsigned>(width_));
+  Value *off = llvm::Constant::getNullValue(mask->getType()), *none = llvm::Constant::getNullValue(type);
+  llvm::SmallVector<Value *, 2> parts;
+  for (int64_t half : {int64_t{0}, width_}) {
+    Value *where = b.CreateShuffleVector(mask, off, llvm::ArrayRef(laneOf).slice(static_cast<size_t>(half), static_cast<size_t>(width_)));
+    parts.push_back(b.CreateMaskedLoad(type, bytesAfter(pointer.base, llvm::ConstantInt::getSigned(b.getInt64Ty(), first + half * size)), llvm::Align(static_cast<uint64_t>(size)), where, none));
+  }
+  Value *all = b.CreateShuffleVector(parts[0], parts[1], pattern);
+  auto *zero = llvm::dyn_cast<llvm::Constant>(pass);
+  return zero && zero->isNullValue() ? all : b.CreateSelect(mask, all, pass);
+}
+
 Lanes Emitter::loadAt(const Lanes &pointer, mlir::Type element, const Lanes *mask, const Lanes *other, bool scratch,
                       bool mayRun) {
   const int level = std::max({pointer.level, mask ? mask->level : uint8_t{0}, other ? other->level : uint8_t{0}});
@@ -190,6 +213,8 @@ Lanes Emitter::loadAt(const Lanes &pointer, mlir::Type element, const Lanes *mas
     if (Value *v = loadTogether(pointer, size, memory, scratch)) return fromValue(fromMemory(v), level);
   if (m && triesWhole_ && level == currentLevel())
     if (Value *v = loadTogetherIfAll(pointer, size, memory, m, pass)) return fromValue(fromMemory(v), level);
+  if (m)
+    if (Value *v = loadApart(pointer, size, memory, m, pass)) return fromValue(fromMemory(v), level);
   // One element for all lanes that are on: it is read if there is such a lane.
   if (pointer.uniform() && m->getType()->isVectorTy()) {
     Value *p = b.CreateSelect(b.CreateOrReduce(m), pointer.base, dummy_);
@@ -521,8 +546,8 @@ void Emitter::emitStores(llvm::ArrayRef<mlir::Operation *> stores) {
       for (mlir::Value m : masksBelow(values, shape))
         if (std::find(all.begin(), all.end(), m) == all.end()) all.push_back(m);
       Nest cut = nest;
-      const llvm::SmallVector<mlir::Value, 2> remainders = remaindersBelow(cut, values);
-      runNest(cut, {all, sameMask, 0, true, takesApart(nest, values), remainders}, [&](const Index &index) {
+      const llvm::SmallVector<Turning, 4> turning = turningBelow(cut, values);
+      runNest(cut, {all, sameMask, 0, true, takesApart(nest, values), turning}, [&](const Index &index) {
         if (masks.empty()) cover(shape, &index);
         storeAll(stores, index);
       });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/affine.h"
 #include "backend/cpu/places.h"
 
 #include "ir/tile/tile.h"
@@ -152,6 +153,15 @@ bool Uses::isCostlyColumn(mlir::Value v) {
          llvm::any_of(v.getUsers(), [](mlir::Operation *user) { return codeOf(user) == OpCode::Broadcast; });
 }
 
+/// Quotients and remainders by a number that is known at run time only, one for each row or column of a matrix: places of an image whose size is
+/// dynamic. Tens of instructions each, which a loop over the matrix would do again for each element across.
+static bool isDividedLine(mlir::Operation *def) {
+  auto type = llvm::dyn_cast<mlir::RankedTensorType>(def->getResult(0).getType());
+  if (!type || type.getRank() < 2 || type.getNumElements() < kColumnElements || !llvm::is_contained(type.getShape(), 1)) return false;
+  if (codeOf(def) != OpCode::DivUI && codeOf(def) != OpCode::RemUI) return false;
+  return !splatConstant(def->getOperand(1));
+}
+
 bool Uses::dependsOnData(mlir::Value v) {
   auto known = dependsOnData_.find(v);
   if (known != dependsOnData_.end()) return known->second;
@@ -300,6 +310,7 @@ llvm::SmallVector<mlir::Operation *, 4> Uses::storeGroup(mlir::Operation *first)
 bool Uses::mustKeep(mlir::Value v) {
   mlir::Operation *def = v.getDefiningOp();
   if (!def || !isVirtual(def)) return false;
+  if (isDividedLine(def)) return true;
   const bool reads = readsMemory(v);
   if (!reads && cost(v) < 10) return false;
   if (isCostlyColumn(v) || isRepeated(v)) return true;

@@ -7,7 +7,8 @@
 //
 //     sum0 = x0*w0; sum1 = x1*w0; sum2 = x2*w0;  sum0 += x1*w1; sum1 += x2*w1; sum2 += x3*w1;  …
 //
-// The positions are constants, so a mask that asks for the edge of a row is decided here and costs nothing in the code. Where a row has too
+// Of a row of known size the positions are constants, so a mask that asks for its edge is decided here and costs nothing in the code; else each block of
+// positions asks whether it lies between the edges. Where a row has too
 // many for that, only those near its edges are; between them all positions have the same masks and are a loop, whose turns take as many as
 // the registers hold sums of.
 #include <algorithm>
@@ -49,7 +50,13 @@ bool Emitter::inOrder(mlir::Value v, llvm::ArrayRef<int64_t> shape, Ordered &ord
   auto type = llvm::dyn_cast<mlir::RankedTensorType>(v.getType());
   if (!def || !type || buffers_.count(v) || moving_.count(v)) return true;
   const OpCode code = codeOf(def);
-  if (code == OpCode::Splat || code == OpCode::ArithConstant) return true;
+  if (code == OpCode::Splat) {
+    // A number that belongs to the whole program, as weights of a plane do.
+    mlir::Operation *from = def->getOperand(0).getDefiningOp();
+    if (from && isLoad(from) && ordered.seen.insert(from).second) ++ordered.shared;
+    return true;
+  }
+  if (code == OpCode::ArithConstant) return true;
   if (!uses_->isVirtual(def) || def->getNumResults() != 1) return false;
   if (!ordered.seen.insert(def).second) return true;
   if (code == OpCode::Broadcast) {
@@ -59,9 +66,11 @@ bool Emitter::inOrder(mlir::Value v, llvm::ArrayRef<int64_t> shape, Ordered &ord
     return from && (isLoad(from) || inOrder(def->getOperand(0), shape, ordered));
   }
   if (!isLoad(def) && classOf(code) != OpClass::Element) return false;
-  if (!isLoad(def))
+  // The sum so far before what is added to it: else all loads would stand before all sums, more than there are registers for.
+  auto loads = [](mlir::Value o) { return o.getDefiningOp() && isLoad(o.getDefiningOp()); };
+  for (bool later : {false, true})
     for (mlir::Value o : def->getOperands())
-      if (!inOrder(o, shape, ordered)) return false;
+      if (!isLoad(def) && loads(o) == later && !inOrder(o, shape, ordered)) return false;
   if (type.getShape() != shape) return true;
   ordered.own += isLoad(def);
   ordered.operations.push_back(def);
@@ -81,11 +90,24 @@ std::optional<Emitter::Sliding> Emitter::slidingWindow(const Nest &nest, llvm::A
   for (mlir::Operation *op : stores)
     if (!inOrder(op->getOperand(1), nest.shape, ordered) || keepsBelow(op->getOperand(1), nest.shape))
       return std::nullopt;
+  // Elements apart under masks are read one by one where masks have no registers, a branch for each.
+  auto apart = [&](mlir::Operation *op) {
+    const std::optional<int64_t> step = isLoad(op) && op->getNumOperands() > 1 ? affine_.likelyStep(op->getOperand(0), nest.vectorDim) : std::nullopt;
+    return step && *step != 0 && *step != 1;
+  };
+  if (!caps_.maskedMemory && llvm::any_of(ordered.operations, apart)) return std::nullopt;
   const int64_t positions = nest.shape[static_cast<size_t>(s.dim)];
   const int64_t written = static_cast<int64_t>(ordered.operations.size()) - ordered.own;
   if (ordered.shared < kLeastTaps || ordered.own < kLeastTaps) return std::nullopt;
   s.operations = std::move(ordered.operations);
   s.evenly = evenPositions(nest, s, stores);
+  s.asks = llvm::any_of(s.evenly.parts, [&](mlir::Value part) {
+    return !llvm::isa<llvm::Constant>(eval(part, positionIn(nest, s, uniformInt(positions / 2))).base);
+  });
+  if (s.asks) {
+    s.loops = true;
+    return written * (sumsAtOnce() + 1) > kMostWritten ? std::nullopt : std::optional<Sliding>(std::move(s));
+  }
   s.loops = written * positions > kMostWritten;
   const int64_t turns = std::max<int64_t>(s.evenly.end - s.evenly.begin - sumsAtOnce(), 0);
   if (written * (positions - turns) > kMostWritten) return std::nullopt;
@@ -152,14 +174,17 @@ void Emitter::walkSliding(const Nest &nest, const Sliding &sliding, llvm::ArrayR
       for (int64_t k = 0; k < blocks; ++k) {
         llvm::SmallVector<Lanes, 8> positions;
         for (int64_t p = stored * k / blocks; p < stored * (k + 1) / blocks; ++p) positions.push_back(uniformInt(p));
-        computeTogether(sliding, stores, index, positions);
+        computeTogether(sliding, stores, index, positions, {});
       }
     });
   }
   // Along the vectors inside: of each position all neighbours in memory are read before the next positions'.
-  auto block = [&](llvm::ArrayRef<Lanes> positions) {
-    runNest(vectors, masks, [&](const Index &index) { computeTogether(sliding, stores, index, positions); });
+  llvm::SmallVector<Lanes, 8> inside;
+  auto blockOf = [&](llvm::ArrayRef<Lanes> positions, llvm::ArrayRef<Lanes> known) {
+    runNest(vectors, masks, [&](const Index &index) { computeTogether(sliding, stores, index, positions, known); });
   };
+  if (sliding.asks) return askSliding(nest, sliding, blockOf);
+  auto block = [&](llvm::ArrayRef<Lanes> positions) { blockOf(positions, inside); };
   // Constant positions, in blocks of even length.
   auto apart = [&](int64_t from, int64_t to) {
     const int64_t blocks = llvm::divideCeil(to - from, sumsAtOnce());
@@ -175,27 +200,70 @@ void Emitter::walkSliding(const Nest &nest, const Sliding &sliding, llvm::ArrayR
   if (turns < 2) return apart(0, even.stored);
   const int64_t end = even.begin + turns * step;
   apart(0, even.begin);
-  llvm::SmallVector<Lanes, 8> inside;
   for (mlir::Value part : even.parts) inside.push_back(eval(part, positionIn(nest, sliding, uniformInt(even.begin))));
   forLoop(even.begin, end, step, [&](llvm::Value *first) {
     llvm::SmallVector<Lanes, 8> positions;
-    for (int64_t p = 0; p < step; ++p) {
-      positions.push_back(intOp(IntOp::Add, fromValue(first, currentLevel()), uniformInt(p)));
-      for (size_t i = 0; i < even.parts.size(); ++i) {
-        Lanes known = inside[i];
-        known.level = static_cast<uint8_t>(currentLevel());
-        frames_.back().memo[keyOf(even.parts[i], positionIn(nest, sliding, positions.back()))] = known;
-      }
-    }
+    for (int64_t p = 0; p < step; ++p) positions.push_back(intOp(IntOp::Add, fromValue(first, currentLevel()), uniformInt(p)));
     block(positions);
   });
+  inside.clear();
   apart(end, even.stored);
 }
 
+llvm::Value *Emitter::holdsAlong(mlir::Value part, const Nest &nest, const Sliding &sliding, llvm::Value *first, int64_t n) {
+  auto at = [&](int64_t p) { return eval(part, positionIn(nest, sliding, intOp(IntOp::Add, fromValue(first, currentLevel()), uniformInt(p)))).base; };
+  Conditions conditions;
+  if (affine_.isConvexMask(part, conditions)) return b.CreateAnd(holds(conditions), b.CreateAnd(at(0), at(n - 1)));
+  llvm::Value *all = at(0);
+  for (int64_t p = 1; p < n; ++p) all = b.CreateAnd(all, at(p));
+  return all;
+}
+
+void Emitter::askSliding(const Nest &nest, const Sliding &sliding, llvm::function_ref<void(llvm::ArrayRef<Lanes>, llvm::ArrayRef<Lanes>)> block) {
+  const Evenly &even = sliding.evenly;
+  auto number = [&](int64_t n) { return b.getInt32(static_cast<uint32_t>(n)); };
+  const int64_t together = std::min(sumsAtOnce(), even.stored);
+  if (even.stored == 0) return;
+  llvm::BasicBlock *before = b.GetInsertBlock(), *loop = llvm::BasicBlock::Create(b.getContext(), "loop", fn_), *done = llvm::BasicBlock::Create(b.getContext(), "done", fn_);
+  b.CreateBr(loop);
+  frames_.back().block = before;
+  b.SetInsertPoint(loop);
+  llvm::PHINode *position = b.CreatePHI(b.getInt32Ty(), 2, "i");
+  position->addIncoming(number(0), before);
+  frames_.push_back({loop, {}});
+  llvm::Value *all = b.CreateICmpSLE(position, number(even.stored - together));
+  for (mlir::Value part : even.parts) all = b.CreateAnd(all, holdsAlong(part, nest, sliding, position, together));
+  ifThen(all, [&] {
+    llvm::SmallVector<Lanes, 8> positions, inside(even.parts.size(), fromValue(b.getTrue(), 0));
+    for (int64_t p = 0; p < together; ++p) positions.push_back(intOp(IntOp::Add, fromValue(position, currentLevel()), uniformInt(p)));
+    block(positions, inside);
+  });
+  llvm::Value *one = b.CreateNot(all);
+  for (mlir::Value part : even.storing) one = b.CreateAnd(one, holdsAlong(part, nest, sliding, position, 1));
+  ifThen(one, [&] { block(fromValue(position, currentLevel()), {}); });
+  frames_.pop_back();
+  llvm::Value *next = b.CreateAdd(position, b.CreateSelect(all, number(together), number(1)));
+  position->addIncoming(next, b.GetInsertBlock());
+  b.CreateCondBr(b.CreateICmpSLT(next, number(even.stored)), loop, done);
+  b.SetInsertPoint(done);
+  frames_.back().block = done;
+}
+
 void Emitter::computeTogether(const Sliding &sliding, llvm::ArrayRef<mlir::Operation *> stores, const Index &index,
-                              llvm::ArrayRef<Lanes> positions) {
+                              llvm::ArrayRef<Lanes> positions, llvm::ArrayRef<Lanes> inside) {
   llvm::SmallVector<Index, 8> places(positions.size(), index);
-  for (size_t p = 0; p < positions.size(); ++p) places[p][static_cast<size_t>(sliding.dim)] = positions[p];
+  for (size_t p = 0; p < positions.size(); ++p) {
+    // What belongs to a position is read where it is used: weights of all positions are more than registers hold from one vector to the next.
+    Lanes here = positions[p];
+    here.level = static_cast<uint8_t>(currentLevel());
+    places[p][static_cast<size_t>(sliding.dim)] = here;
+    for (size_t i = 0; i < inside.size(); ++i) {
+      Lanes known = inside[i];
+      known.level = here.level;
+      mlir::Value part = sliding.evenly.parts[i];
+      frames_.back().memo[keyOf(part, indexIn(part, places[p]))] = known;
+    }
+  }
   for (mlir::Operation *op : sliding.operations)
     for (const Index &at : places) eval(op->getResult(0), at);
   for (const Index &at : places) storeAll(stores, at);
@@ -231,7 +299,7 @@ Emitter::Evenly Emitter::evenPositions(const Nest &nest, const Sliding &sliding,
     if (isLoad(op) && op->getNumOperands() > 1) partsAlong(op->getOperand(1), sliding.dim, even.parts);
   for (mlir::Operation *op : stores)
     if (op->getNumOperands() > 2) partsAlong(op->getOperand(2), sliding.dim, even.parts);
-  llvm::SmallVector<mlir::Value, 4> storing;
+  llvm::SmallVector<mlir::Value, 8> &storing = even.storing;
   for (mlir::Operation *op : stores)
     if (mlir::Value mask = op->getNumOperands() > 2 ? op->getOperand(2) : mlir::Value())
       partsAlong(mask, sliding.dim, storing);

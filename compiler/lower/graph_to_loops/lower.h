@@ -39,6 +39,8 @@ struct LowerOptions {
   Winograd winograd = Winograd::Never;
   /// A turn of a loop costs what several launches do: on GPUs, where it is a node of a graph (6 us on an H200, bench/gpu/README.md).
   bool turnsAreDear = false;
+  /// Channels of a convolution's group, from which on a copy of the input that puts them side by side pays. CPUs multiply 8 where they lie (lower/tiling/contraction.cpp).
+  int64_t leastChannels = 16;
 };
 
 Result<loops::Program> lowerGraph(const graph::Model &model, DiagnosticSink &sink, const LowerOptions &options = {});

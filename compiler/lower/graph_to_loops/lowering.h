@@ -44,6 +44,7 @@ public:
   bool reorders = true;
   Winograd winograd = Winograd::Never;
   bool turnsAreDear = false; // LowerOptions
+  int64_t leastChannels = 16; // LowerOptions
   graph::Int4Packing int4Packing = graph::Int4Packing::Unknown;
 
   /// Refuses the operator being lowered where its elements are built, as OpCall::fail() does where it is called.

@@ -24,6 +24,7 @@ public:
     ctx_.reorders = !options.keepOrder;
     ctx_.winograd = options.winograd;
     ctx_.turnsAreDear = options.turnsAreDear;
+    ctx_.leastChannels = options.leastChannels;
     ctx_.int4Packing = options.int4Packing == graph::Int4Packing::Unknown ? model.int4Packing : options.int4Packing;
   }
   Result<loops::Program> run();

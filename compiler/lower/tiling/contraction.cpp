@@ -164,6 +164,15 @@ bool multipliesFourBits(const loops::ContractionSpec &node, const DotTiling &c) 
   return true;
 }
 
+/// Steps along k of fewer elements than this are not worth a loop: all of k is one. Rows of 4 bytes and more that lie side by side in memory are
+/// multiplied there, where flattened ones would be gathered (channels of a group of a convolution).
+int64_t leastStep(const loops::ContractionSpec &node, size_t inner, const TileTarget &target) {
+  constexpr int64_t kLeast = 16, kLeastInPlace = 8;
+  const bool inPlace = !target.threadBlocks && lies(node.body, node.lhs) && unitStride(node.body, node.lhs, Symbol::inner(inner)) &&
+                       itemSize(node.body.ops[static_cast<size_t>(node.lhs)].dtype) >= 4;
+  return inPlace ? kLeastInPlace : kLeast;
+}
+
 /// Steps of so many k or more are worth a multiplication of their sums.
 constexpr int64_t kScaledStep = 16;
 
@@ -176,7 +185,7 @@ void chooseCpuBlocks(DotTiling &c, const plan::Kernel &kernel, const Facts &fact
   c.bn = std::min(target.dotN, bestBlock(facts, c.nSize, {64, 32, 16}, 4));
   c.bk = std::min(target.dotK, bestBlock(facts, c.kSize, {256, 128, 64, 32, 16}, 2));
   // Types that have no instructions for more than one k, operands that lie in memory: no more of a block of k is multiplied than counts.
-  if (k && *k >= 16 && size >= 4 && lies(node.body, node.lhs) && lies(node.body, node.rhs)) {
+  if (k && *k >= 8 && size >= 4 && lies(node.body, node.lhs) && lies(node.body, node.rhs)) {
     c.bk = std::min(target.dotK, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(*k))));
     c.partial = *k % c.bk != 0;
   }
@@ -342,7 +351,7 @@ std::optional<DotTiling> chooseDotTiling(plan::Kernel &kernel, const Facts &fact
   bool constantK = true;
   for (Expr e : kernel.rRanges) constantK &= e.isConst();
   std::optional<int64_t> innerExtent = kernel.rRanges[inner].asConst();
-  bool flattenAll = constantK && innerExtent && *innerExtent < 16;
+  bool flattenAll = constantK && innerExtent && *innerExtent < leastStep(node, inner, target);
   // One loop for a software pipeline, where a block of k stays within one position of the outer dimensions.
   if (target.threadBlocks && constantK && innerExtent) flattenAll |= inner == lastR && *innerExtent % target.dotK == 0;
   for (size_t d = 0; d < kernel.rRanges.size(); ++d) (flattenAll || d == inner ? c.kInner : c.kOuter).push_back(d);

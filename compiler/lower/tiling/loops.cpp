@@ -198,7 +198,8 @@ private:
     if (!target_.threadBlocks && out_.shape == Shape::Unrolled && across != last) {
       width = target_.columnBlock;
       // A whole row of windows: then its edges are known at compile time.
-      const int64_t row = x()[across].asConst().value_or(kWindowRow + 1);
+      // One of unknown length is walked in steps that ask where they are: longer ones have more steps between the edges.
+      const int64_t row = x()[across].asConst().value_or(kShortWindowRow);
       if (row <= kShortWindowRow || (row <= kWindowRow && likelyResults() >= kWindowPrograms * row * width))
         budget = std::max(budget, nextPowerOfTwo(row) * width);
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "base/rules.h"
 #include "ir/loops/access.h"
@@ -86,7 +87,82 @@ std::vector<Node> copiesOf(plan::Plan &plan, const plan::Kernel &kernel, size_t 
   return out;
 }
 
+/// Whether neighbouring results read the same elements.
+bool slides(const plan::Kernel &kernel) {
+  int64_t length = 0;
+  for (size_t d = 0; d < kernel.xRanges.size(); ++d)
+    if (strideOf(kernel, d, length)) return true;
+  return false;
+}
+
+/// An access of memory in terms of the outer space, and the bytes that it moves.
+struct Moved {
+  Expr index;
+  int64_t bytes;
+  bool writes;
+};
+
+std::vector<Moved> movedBy(const plan::Plan &plan, const plan::Kernel &kernel) {
+  std::vector<Moved> moved;
+  const Facts &facts = plan.program.facts;
+  for (const Node &node : kernel.nodes) {
+    int64_t points = 1;
+    for (const std::vector<Expr> *ranges : {&node.ranges, &node.reduceRanges})
+      for (Expr e : *ranges) points = std::min<int64_t>(points * std::max<int64_t>(usualSize(e, facts), 1), int64_t{1} << 40);
+    loops::forEachAccess(node, [&](const loops::Access &a) {
+      if (plan.placements[a.buffer.index()].where == plan::Placement::Where::None) return;
+      const loops::Buffer &buffer = plan.program.buffer(a.buffer);
+      moved.push_back({a.index, std::min(points, usualSize(buffer.elements, facts)) * itemSize(buffer.dtype), a.writes()});
+    });
+  }
+  return moved;
+}
+
+/// The outer dimensions, those that lie furthest apart in what is written first, that along which most bytes are neighbours last.
+std::vector<size_t> orderOf(const plan::Kernel &kernel, const std::vector<Moved> &moved, const Facts &facts) {
+  std::vector<size_t> order(kernel.xRanges.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const Moved *lead = nullptr;
+  for (const Moved &m : moved) {
+    const bool covers = std::all_of(order.begin(), order.end(), [&](size_t d) { return uses(m.index, Symbol::outer(d)) && affineIn(m.index, Symbol::outer(d)); });
+    if (m.writes && covers && (!lead || m.bytes > lead->bytes)) lead = &m;
+  }
+  if (!lead) return order;
+  auto apart = [&](size_t d) { return usualSize(affineIn(lead->index, Symbol::outer(d))->coefficient, facts); };
+  auto neighbours = [&](size_t d) {
+    int64_t bytes = 0;
+    for (const Moved &m : moved) {
+      const int64_t step = factorOf(m.index, Symbol::outer(d));
+      if (step == 1 || (uses(m.index, Symbol::outer(d)) && step != 2)) bytes += step == 1 ? 2 * m.bytes : -m.bytes;
+    }
+    return bytes;
+  };
+  size_t last = order.back();
+  for (size_t d : order)
+    if (neighbours(d) > neighbours(last)) last = d;
+  if (last == order.back()) return order;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return apart(a) > apart(b); });
+  order.erase(std::find(order.begin(), order.end(), last));
+  order.push_back(last);
+  return order;
+}
+
 } // namespace
+
+void orderAsInMemory(const plan::Plan &plan, plan::Kernel &kernel) {
+  if (kernel.serial || kernel.xRanges.size() < 2 || !isPlain(kernel) || !slides(kernel)) return;
+  const std::vector<size_t> order = orderOf(kernel, movedBy(plan, kernel), plan.program.facts);
+  if (std::is_sorted(order.begin(), order.end())) return;
+  applied(Rule::OrderAsInMemory);
+  SymbolMap<Expr> names;
+  std::vector<Expr> ranges;
+  for (size_t d = 0; d < order.size(); ++d) names[Symbol::outer(order[d])] = Symbol::outer(d), ranges.push_back(kernel.xRanges[order[d]]);
+  kernel.xRanges = ranges;
+  for (Node &node : kernel.nodes) {
+    loops::mapExprs(node, [&](Expr e) { return substitute(e, names); });
+    node.ranges = ranges;
+  }
+}
 
 int64_t shareWindows(plan::Plan &plan, plan::Kernel &kernel, const LoopTiling &tiling, const TileTarget &target) {
   if (!target.threadBlocks || kernel.serial || tiling.shape != LoopTiling::Shape::Unrolled || kernel.xRanges.size() < 2) return 1;

@@ -669,6 +669,50 @@ TEST(Tiling, ARowOfWindowsIsOneProgramOfAThread) {
   EXPECT_EQ(tileOf(112, 300), (std::vector<int64_t>{32, 32}));
 }
 
+TEST(Tiling, WindowsWalkPlanesThatLieInMemory) {
+  // Depthwise windows of 3 along the positions, whose sums have channels innermost; x and y have them innermost or outermost.
+  auto kernelOf = [](bool planes, bool threadBlocks, Expr positions) {
+    constexpr int64_t kImages = 2, kChannels = 20;
+    Maker m;
+    const Expr results = kImages * positions * kChannels;
+    const BufferId x = m.input("x", results), w = m.input("w", 3 * kChannels), t = addTemp(m.p, "t", DType::F32, results), y = addTemp(m.p, "y", DType::F32, results);
+    auto at = [&](Expr length, Expr p, bool apart) { return apart ? (i(0) * kChannels + i(2)) * length + p : (i(0) * length + p) * kChannels + i(2); };
+    ReductionSpec sum;
+    const ValueIdx element = appendLoad(sum.body, x, DType::F32, at(positions, i(1) + r(0), planes)), factor = appendLoad(sum.body, w, DType::F32, r(0) * kChannels + i(2));
+    sum.reductions = {{ReduceKind::Sum, DType::F32, append(sum.body, OpKind::Mul, DType::F32, element, factor), {{t, at(positions, i(1), false), 0}}}};
+    m.node({kImages, positions, kChannels}, {3}, sum);
+    PointwiseSpec relu;
+    relu.stores = {{y, at(positions, i(1), planes), append(relu.body, OpKind::Relu, DType::F32, appendLoad(relu.body, t, DType::F32, at(positions, i(1), false)))}};
+    m.node({kImages, positions, kChannels}, {}, relu), m.output(y);
+    TileTarget target;
+    target.threadBlocks = threadBlocks;
+    plan::Plan plan = m.plan();
+    chooseTilings(plan, target);
+    return plan.kernels[0];
+  };
+  const plan::Kernel kernel = kernelOf(true, false, 40);
+  EXPECT_EQ(kernel.xRanges, (std::vector<Expr>{2, 20, 40}));
+  EXPECT_EQ(kernel.nodes[0].ranges, kernel.xRanges);
+  EXPECT_EQ(kernel.nodes[0].body().ops[0].index, Symbol::outer(0) * 800 + Symbol::outer(1) * 40 + Symbol::outer(2) + r(0));
+  EXPECT_EQ(kernelOf(false, false, 40).xRanges.back(), Expr(20));
+  EXPECT_EQ(kernelOf(true, true, 40).xRanges, (std::vector<Expr>{2, 40, 20}));
+}
+
+TEST(Tiling, RowsOfEightAreMultipliedWhereTheyLie) {
+  auto stepOf = [](int64_t channels) {
+    Maker m;
+    plan::Plan plan = planOfTaps(m, false, 64, 9, channels, 16);
+    return *chooseTilings(plan, TileTarget())[0].dot;
+  };
+  // A loop over taps, each a block of k; shorter rows are one with them.
+  EXPECT_EQ(stepOf(8).kOuter.size(), 1u);
+  EXPECT_EQ(stepOf(8).bk, 8);
+  EXPECT_FALSE(stepOf(8).partial);
+  EXPECT_EQ(stepOf(12).bk, 16);
+  EXPECT_TRUE(stepOf(12).partial);
+  EXPECT_EQ(stepOf(4).kOuter.size(), 0u);
+}
+
 /// Updates of memory keep their order where no instruction does them in any.
 TEST(Tiling, UpdatesRunInTurnUnlessTheyAreInstructions) {
   auto serial = [](StoreMode mode, bool threadBlocks) {
