@@ -96,7 +96,7 @@ Sequences sequencesOf(OpCall &o, const Tensor &logProbs, const Tensor &targets0,
     ctx.demand(eq(targets.size(0), n), fmt::format("{}: 'targets' has one row for each sequence", o.node.target));
   } else {
     ends = ctx.scan(loops::ScanKind::Sum, DType::I64, {n}, 0, false, [labels = x.labels](BodyBuilder &b, const Index &i) { return labels.at(b, i); });
-    ctx.define(select(ends, 0, n - 1), targets.size(0));
+    ctx.define(sum(x.labels, {0}, false, DType::I64), targets.size(0));
   }
   x.stateCount = stateCount;
   if (!stateCount.valid()) x.stateCount = (padded && o.typeOf("target_lengths") ? targets.size(1) : largest(o, "target_lengths", x.labels)) * 2 + 1;
