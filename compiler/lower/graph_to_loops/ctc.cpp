@@ -88,7 +88,7 @@ Sequences sequencesOf(OpCall &o, const Tensor &logProbs, const Tensor &targets0,
   const Tensor targets = cast(source(targets0), DType::I64);
   const bool padded = targets.rank() == 2;
   const Expr n = x.count(), classes = x.classes();
-  ctx.demand(le(1, x.turns()), fmt::format("{}: there is at least one step", o.node.target));
+  ctx.demand(logicalAnd(le(1, x.turns()), le(1, n)), fmt::format("{}: there is at least one step of one sequence", o.node.target));
   x.steps = lengthsOf(o, "input_lengths", n, x.turns());
   x.labels = lengthsOf(o, "target_lengths", n, padded ? targets.size(1) : targets.size(0));
   Tensor ends;
