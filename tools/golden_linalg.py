@@ -382,7 +382,7 @@ def values_of_any_size():
     def of_float(x):
         a = symmetric(x.float())
         w, v = L.eigh(a)
-        return w, (a @ v - v * w[..., None, :]).abs().amax((-2, -1)) < 1e-4, L.eigvalsh(a), L.svdvals(a)
+        return w, (a @ v - v * w[..., None, :]).abs().amax((-2, -1)) < 1e-4, L.eigvalsh(a)
 
     return [
         Case("pairs", pairs, lambda: (real(2, 9, 9),), **square), Case("pairs_complex", of_complex, lambda: (real(2, 9, 9),), **square), Case("pairs_f32", of_float, lambda: (real(2, 9, 9),), exact=False, **square),
