@@ -155,5 +155,31 @@ def rows_without_keys():
               more=[[nan, "f32 2x4x4", "f32 2x4x4", torch.zeros(3, 4)]])]
 
 
+def tuples():
+    """Of lists whose length is not known; and as torch 2.11 exports them, which leaves the number of tuples to the data."""
+    combinations, decomposes = torch.ops.aten.combinations.default, torch._C.DispatchKey.CompositeImplicitAutograd
+
+    def by_mask(x, r=2, with_replacement=False):
+        if by_mask.as_before:
+            at = torch.meshgrid([torch.arange(x.shape[0])] * r, indexing="ij")
+            return x[torch.stack([a <= b if with_replacement else a < b for a, b in zip(at, at[1:])] or [at[0] >= 0]).all(0).nonzero()]
+        return combinations._op_dk(decomposes, x, r, with_replacement)
+
+    def before(x, *rest):
+        by_mask.as_before = torch.compiler.is_exporting()
+        try:
+            return torch.combinations(x, *rest)
+        finally:
+            by_mask.as_before = False
+
+    by_mask.as_before = False
+    combinations.py_impl(decomposes)(by_mask)
+    n, of = Dim("n", min=3, max=64), "torch decomposes them into tuples of a number that it knows"
+    any_size = {"dynamic": ({0: n},), "more": [["f32 3"], ["f32 20"]]}
+    return [c("pairs", lambda x: before(x), "f32 5", raw_only=of), c("pairs_again", lambda x: before(x, 2, True), "i64 5", raw_only=of), c("triples", lambda x: before(x, 3).sum(1), "c64 5", raw_only=of),
+            c("singles", lambda x: before(x, 1), "f32 5", raw_only=of), c("none", lambda x: before(x, 3), "f32 2", raw_only=of), c("pairs_dynamic", lambda x: before(x) * 2, "f32 5", raw_only=of, **any_size),
+            c("pairs_again_dynamic", lambda x: torch.combinations(x, 2, True), "f32 5", **any_size), c("singles_dynamic", lambda x: torch.combinations(x, 1), "f32 5", **any_size)]
+
+
 def groups():
-    return {f.__name__: f() for f in (fast_paths, steps, hints, traced_regions, stacked_turns, rows_without_keys)}
+    return {f.__name__: f() for f in (fast_paths, steps, hints, traced_regions, stacked_turns, rows_without_keys, tuples)}

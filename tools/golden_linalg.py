@@ -353,6 +353,45 @@ def large_factors():
     ]
 
 
+def values_of_any_size():
+    """Eigenvalues and vectors of symmetric matrices, and singular values, where the sizes are inputs: odd and even ones, few, and more than are written out."""
+    m, n, batch = Dim("m", min=1, max=200), Dim("n", min=1, max=200), Dim("b", min=1, max=64)
+    real = lambda *shape: torch.randn(*shape, dtype=torch.float64)  # noqa: E731
+    square = dict(dynamic=({0: batch, 1: n, 2: n},), more=[lambda k=k: (real(2, k, k),) for k in (1, 2, 3, 8, 33)])
+    either = dict(dynamic=({0: batch, 1: m, 2: n},), more=[lambda k=k: (real(2, *k),) for k in ((1, 1), (1, 6), (7, 2), (3, 3), (40, 9))])
+
+    def special(x):
+        """A symmetric one, zeros, equal values, values that fall by powers of ten."""
+        a, i = symmetric(x[0]), torch.arange(x.shape[-1])
+        falling = torch.exp(-i.double())
+        return torch.stack([a, a * 0, a * 0 + torch.eye(x.shape[-1], dtype=a.dtype), a * falling[:, None] * falling, a * 0 + 1])
+
+    def pairs(x):
+        a = special(x)
+        w, v = L.eigh(a)
+        return w, (a @ v - v * w[..., None, :]).abs().amax((-2, -1)) < 1e-11, upright(v, 1e-12), L.eigvalsh(a, UPLO="U")
+
+    def upright(v, limit):
+        return (v.mH @ v - torch.eye(v.shape[-1], dtype=v.dtype)).abs().amax((-2, -1)) < limit
+
+    def of_complex(x):
+        z = hermitian(torch.complex(x, x.flip(-1)))
+        w, v = L.eigh(z)
+        return w, (z @ v - v * w[..., None, :]).abs().amax((-2, -1)) < 1e-11, upright(v, 1e-12), L.eigvalsh(z)
+
+    def of_float(x):
+        a = symmetric(x.float())
+        w, v = L.eigh(a)
+        return w, (a @ v - v * w[..., None, :]).abs().amax((-2, -1)) < 1e-4, L.eigvalsh(a)
+
+    return [
+        Case("pairs", pairs, lambda: (real(2, 9, 9),), **square), Case("pairs_complex", of_complex, lambda: (real(2, 9, 9),), **square), Case("pairs_f32", of_float, lambda: (real(2, 9, 9),), exact=False, **square),
+        Case("singular", lambda x: (L.svdvals(x), L.svdvals(x * 0), L.svd(x, full_matrices=False)[1]), lambda: (real(2, 9, 5),), **either),
+        Case("singular_complex", lambda x: L.svdvals(torch.complex(x, x.flip(1))), lambda: (real(2, 9, 5),), **either), Case("singular_f32", lambda x: L.svdvals(x.float()), lambda: (real(2, 9, 5),), **either),
+        Case("one_size_known", lambda x: (L.svdvals(x), L.svdvals(x.mT)), lambda: (real(9, 5),), dynamic=({0: m},), more=[lambda: (real(3, 5),)]),
+    ]
+
+
 def more_than_64_rows():
     """General eigenvalues, block factors, inverses of tensors and powers of matrices that are too large to be written out column by column."""
     def grid(n, k=1.0, dtype=torch.float64):
@@ -414,4 +453,4 @@ def more_than_64_rows():
 
 
 def groups():
-    return {f.__name__: f() for f in (general_eigenvalues, complex_eigenvalues, block_factors, data_splits, exponentials, complex_factors, complex_block_factors, graded_factors, matrices_of_any_size, more_than_64_rows, large_factors)}
+    return {f.__name__: f() for f in (general_eigenvalues, complex_eigenvalues, block_factors, data_splits, exponentials, complex_factors, complex_block_factors, graded_factors, matrices_of_any_size, values_of_any_size, more_than_64_rows, large_factors)}

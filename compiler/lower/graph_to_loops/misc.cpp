@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "lower/graph_to_loops/bisect.h"
+#include "lower/graph_to_loops/data_sizes.h"
 #include "lower/graph_to_loops/linalg.h"
 #include "lower/graph_to_loops/op_call.h"
 
@@ -215,13 +216,27 @@ static Tensors matrixNorm(OpCall &o) {
   return {reshape(r, o.out().sizes)};
 }
 
+/// Of a number of elements that is not known, or into a number of rows that the model leaves to the data: what a mask takes of all tuples.
+static Tensor combinationsTaken(const Tensor &x, int64_t r, bool again, Expr rows) {
+  const Expr n = x.size(0);
+  const Sizes sizes(static_cast<size_t>(r), n);
+  const Tensor rises = Tensor::lazy(x.ctx(), DType::Bool, sizes, [=](BodyBuilder &b, const Index &i) {
+    Val all = b.isTrue();
+    for (size_t d = 0; d + 1 < i.size(); ++d) all = all && b.compare(again ? OpKind::Le : OpKind::Lt, i[d], i[d + 1]);
+    return all;
+  });
+  Tensors columns;
+  for (const Tensor &at : coordinatesOf(positionsOf(rises, rows), sizes)) columns.push_back(unsqueeze(indexSelect(x, 0, at), 1));
+  return concat(columns, 1);
+}
+
 static Tensors combinationsOp(OpCall &o) {
   Tensor x = o.t("self");
   int64_t r = o.integer("r", 2);
   bool again = o.flag("with_replacement");
   std::optional<int64_t> n = x.size(0).asConst();
-  if (!n) return o.fail("the number of elements must be constant");
   if (r == 0) return {full(o.ctx, {Expr(0)}, x.dtype(), 0)};
+  if (!n || !o.ctx.isKnown(o.out().sizes[0])) return {combinationsTaken(x, r, again, o.out().sizes[0])};
   std::vector<int64_t> flat, at(static_cast<size_t>(r));
   for (int64_t k = 0; k < r; ++k) at[static_cast<size_t>(k)] = again ? 0 : k;
   bool more = *n > 0 && (again || r <= *n);

@@ -149,7 +149,7 @@ private:
 #define NESO_LOWER_FAMILIES(X)                                                                                         \
   X(Pointwise)                                                                                                         \
   X(Views) X(Creation) X(Reductions) X(Norm) X(Matmul) X(Conv) X(Pool) X(Indexing) X(ScanSort) X(Statistics)           \
-      X(Attention) X(Losses) X(Resize) X(Rnn) X(Fft) X(Random) X(Misc) X(Polynomials) X(DataSizes) X(Unique) X(Jagged) X(Lists) X(Optimisers) X(Quantised) X(QuantisedBlocks) X(PackedInt4) X(Grouped) X(Sampling) X(SamplingGradients) X(Detection) X(Gradients) X(Derivatives) X(NormGradients) X(ViewGradients)
+      X(Attention) X(Losses) X(Ctc) X(Resize) X(Rnn) X(Fft) X(Random) X(Misc) X(Polynomials) X(DataSizes) X(Unique) X(Jagged) X(Lists) X(Optimisers) X(Quantised) X(QuantisedBlocks) X(PackedInt4) X(Grouped) X(Sampling) X(SamplingGradients) X(Detection) X(Gradients) X(Derivatives) X(NormGradients) X(ViewGradients)
 #define NESO_DECLARE_FAMILY(F) void add##F(OpTable &table);
 NESO_LOWER_FAMILIES(NESO_DECLARE_FAMILY)
 #undef NESO_DECLARE_FAMILY

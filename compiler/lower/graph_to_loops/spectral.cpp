@@ -10,6 +10,7 @@
 
 #include "lower/graph_to_loops/linalg.h"
 #include "lower/graph_to_loops/symmetric_turns.h"
+#include "lower/graph_to_loops/turns.h"
 
 namespace neso::lower {
 
@@ -62,7 +63,7 @@ using EntriesFn = std::function<Entries(BodyBuilder &, const Index &batch, Expr 
 
 /// The rotation of each pair. A complex cross is a length with a phase: column q is turned by the phase first, then all is as with real numbers, and
 /// it is turned back.
-static Rotation rotationOf(Lowering &ctx, DType t, const Sizes &batch, int64_t n, const Tensor &partner, const EntriesFn &entries) {
+static Rotation rotationOf(Lowering &ctx, DType t, const Sizes &batch, Expr n, const Tensor &partner, const EntriesFn &entries) {
   Sizes sizes = batch;
   sizes.push_back(n);
   auto coefficient = [&](bool keep) {
@@ -92,7 +93,7 @@ static Rotation rotationOf(Lowering &ctx, DType t, const Sizes &batch, int64_t n
 }
 
 static Tensor rotateColumns(const Tensor &a, const Rotation &turn, const Tensor &partner) {
-  int64_t n = columnsOf(a);
+  const Expr n = a.size(-1);
   return numberMatrixOf(a.ctx(), a.dtype(), batchOf(a), a.size(-2), n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
     Index at = i;
     at.push_back(c);
@@ -103,7 +104,7 @@ static Tensor rotateColumns(const Tensor &a, const Rotation &turn, const Tensor 
 
 /// Columns of a in the order of positions [..., n].
 static Tensor takeColumns(const Tensor &a, const Tensor &order) {
-  int64_t n = columnsOf(a);
+  const Expr n = a.size(-1);
   return numberMatrixOf(a.ctx(), a.dtype(), batchOf(a), a.size(-2), order.size(-1),
                         [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
                           Index at = i;
@@ -135,52 +136,108 @@ static Tensor symmetricOf(const Tensor &a0, bool upper, DType t) {
 /// R of a factorisation of a tall matrix, without the rows of zeros.
 static Tensor triangleOf(const Reflectors &h) {
   const Tensor &x = h.packed;
-  const int64_t n = columnsOf(x);
+  const Expr n = x.size(-1);
   return numberMatrixOf(x.ctx(), x.dtype(), batchOf(x), n, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
     const Complex v = numberOf(b, x, i, r, c);
     return where(b.compare(OpKind::Le, r, c), v, Complex{num(v.re, 0), {}});
   });
 }
 
+/// A matrix that two factorisations have brought near a diagonal one: a = Q R becomes R Q = Q^H a Q, twice.
+namespace {
+struct Ordered {
+  Tensor matrix;
+  std::vector<Reflectors> by;
+  explicit Ordered(const Tensor &a) : matrix(a) {
+    for (int step = 0; step < 2; ++step) {
+      by.push_back(reflectorsOf(matrix));
+      matrix = symmetricOf(adjointOf(applyReflectors(by.back(), adjointOf(triangleOf(by.back())), true)), false, a.dtype());
+    }
+  }
+  /// What stands on the diagonal of x [..., n, n], ascending, and the vectors of a that belong to it where those of `matrix` are the columns of v.
+  Eigen sorted(const Tensor &x, const Tensor &v) const {
+    const Tensor diagonal = remap(x.real(), extended(batchOf(x), x.size(-1)), [](const Index &i) { return extended(i, i.back()); });
+    auto [values, order] = x.ctx().sort(diagonal, diagonal.rank() - 1, false);
+    Tensor vectors = takeColumns(v, order);
+    for (size_t k = by.size(); k-- > 0;) vectors = applyReflectors(by[k], vectors, false);
+    return {values, vectors};
+  }
+};
+} // namespace
+
+/// A round of rotations of a matrix, and of the vectors so far.
+static void rotate(Tensor &x, Tensor &v, const Tensor &partner) {
+  const Rotation turn = rotationOf(x.ctx(), x.dtype(), batchOf(x), x.size(-1), partner, [x](BodyBuilder &b, const Index &i, Expr p, Expr q) {
+    const Tensor diagonal = x.real();
+    return Entries{elementOf(b, diagonal, i, p, p), elementOf(b, diagonal, i, q, q), numberOf(b, x, i, p, q)};
+  });
+  x = adjointOf(rotateColumns(adjointOf(rotateColumns(x, turn, partner)), turn, partner));
+  v = rotateColumns(v, turn, partner);
+}
+
+/// The partner of each of n players in a round of a tournament (itself, if it rests), where n is not known. Those of an odd number of players sum up to
+/// the round, modulo that number; whoever would be its own partner meets the one beyond, if there is one.
+static Tensor partnersIn(Lowering &ctx, Expr round, Expr n, Expr odd) {
+  return Tensor::lazy(ctx, DType::I64, {n}, [=](BodyBuilder &b, const Index &i) {
+           const Val own = b.index(i[0]), last = b.index(odd), turn = b.index(round), beyond = b.index(n) - 1.0;
+           const Val other = bin(OpKind::Mod, turn + last - own, last), left = bin(OpKind::Mod, turn * bin(OpKind::FloorDiv, last + 1.0, num(last, 2)), last);
+           return where(own < last, where(eq(other, own), where(beyond < last, own, beyond), other), left);
+         })
+      .realize();
+}
+
+/// Of a matrix whose size is not known, sweeps until one more leaves nothing beside the diagonal.
+static Eigen eigenInSweeps(const Tensor &a) {
+  constexpr double kNearlyDone = 0x1p-80; // of squares
+  constexpr double kMostSweeps = 60;
+  Lowering &ctx = a.ctx();
+  const Expr n = a.size(-1), odd = n - 1 + mod(n, 2);
+  const Ordered ordered(a);
+  const Tensor x = carry(ordered.matrix), v = carry(identityMatrix(a, n, n)), sweeps = carry(full(ctx, {}, DType::F64, 0));
+  auto sweep = [&] {
+    forTurns(ctx, odd, [&](Expr round) {
+      Tensor nextX = x, nextV = v;
+      rotate(nextX, nextV, partnersIn(ctx, round, n, odd));
+      putAll({nextX, nextV}, {x, v});
+    });
+    put(addNumber(sweeps, 1).realize(), sweeps);
+  };
+  auto isOpen = [&] {
+    auto squares = [&](bool beside) {
+      return ctx.reduce(loops::ReduceKind::Sum, DType::F64, batchOf(x), {n, n}, [=](BodyBuilder &b, const Index &i, const Index &r) {
+        const Val square = squareOf(numberOf(b, x, i, r[0], r[1]));
+        return beside ? where(b.compare(OpKind::Ne, r[0], r[1]), square, 0.0) : square;
+      })[0];
+    };
+    const Tensor beside = squares(true), all = squares(false);
+    return ctx.reduce(loops::ReduceKind::Any, DType::Bool, {}, batchOf(x), [=](BodyBuilder &b, const Index &, const Index &r) {
+      return beside.at(b, r) > all.at(b, r) * kNearlyDone && sweeps.at(b, {}) < kMostSweeps;
+    })[0];
+  };
+  whileTrue(ctx, isOpen, sweep);
+  sweep();
+  return ordered.sorted(x, v);
+}
+
 /// Of the symmetric or Hermitian matrix in one triangle of a; values ascend.
 static Eigen eigenOf(const Tensor &a0, bool upper) {
-  Lowering &ctx = a0.ctx();
-  int64_t n = rowsOf(a0);
   const ScaledMatrix scaled(symmetricOf(a0, upper, wideType(a0)));
-  Tensor a = scaled.matrix;
-  if (n > kMostRotated) {
-    const HermitianEigen e = hermitianInTurns(a, true);
+  const std::optional<int64_t> n = a0.size(-1).asConst();
+  if (!n) {
+    const Eigen e = eigenInSweeps(scaled.matrix);
     return {scaled.back(e.values), e.vectors};
   }
-  // a = Q R becomes R Q = Q^H a Q, twice.
-  std::vector<Reflectors> before;
-  for (int step = 0; step < 2; ++step) {
-    before.push_back(reflectorsOf(a));
-    a = symmetricOf(adjointOf(applyReflectors(before.back(), adjointOf(triangleOf(before.back())), true)), false, a.dtype());
+  if (*n > kMostRotated) {
+    const HermitianEigen e = hermitianInTurns(scaled.matrix, true);
+    return {scaled.back(e.values), e.vectors};
   }
-  Tensor v = identityMatrix(a, n, n).realize();
-  Tensors rounds = tournament(ctx, n);
-  for (int sweep = 0; sweep < sweepsFor(n, toReal(a0.dtype()), true); ++sweep)
-    for (const Tensor &partner : rounds) {
-      Tensor old = a;
-      Rotation turn = rotationOf(ctx, a.dtype(), batchOf(a), n, partner, [old](BodyBuilder &b, const Index &i, Expr p, Expr q) {
-        const Tensor diagonal = old.real();
-        return Entries{elementOf(b, diagonal, i, p, p), elementOf(b, diagonal, i, q, q), numberOf(b, old, i, p, q)};
-      });
-      a = adjointOf(rotateColumns(adjointOf(rotateColumns(a, turn, partner)), turn, partner));
-      v = rotateColumns(v, turn, partner);
-    }
-  Sizes sizes = batchOf(a);
-  sizes.push_back(n);
-  Tensor diagonal = remap(a.real(), sizes, [](const Index &i) {
-    Index j = i;
-    j.push_back(i.back());
-    return j;
-  });
-  auto [values, order] = ctx.sort(diagonal, static_cast<int64_t>(sizes.size()) - 1, false);
-  Tensor vectors = takeColumns(v, order);
-  for (size_t k = before.size(); k-- > 0;) vectors = applyReflectors(before[k], vectors, false);
-  return {scaled.back(values), vectors};
+  const Ordered ordered(scaled.matrix);
+  Tensor x = ordered.matrix, v = identityMatrix(x, *n, *n).realize();
+  const Tensors rounds = tournament(a0.ctx(), *n);
+  for (int sweep = 0; sweep < sweepsFor(*n, toReal(a0.dtype()), true); ++sweep)
+    for (const Tensor &partner : rounds) rotate(x, v, partner);
+  const Eigen e = ordered.sorted(x, v);
+  return {scaled.back(e.values), e.vectors};
 }
 
 /// A matrix Q1 L Q2^H. Of float32 the right vectors are those of L^H L, and L V, made orthonormal, are the left ones: what is lost is below the last bit
@@ -286,6 +343,20 @@ static Tensor singularValues(const Tensor &a0) {
                });
 }
 
+/// Singular values of a matrix whose size is not known: those of [[0, a], [a^H, 0]] are eigenvalues of it, each with either sign, and the rest are 0.
+static Tensor valuesOfAnySize(const Tensor &a) {
+  const ScaledMatrix scaled(cast(a, wideType(a)));
+  const Tensor x = source(scaled.matrix);
+  const Expr m = a.size(-2), n = a.size(-1), all = m + n;
+  const Tensor both = numberMatrixOf(a.ctx(), x.dtype(), batchOf(a), all, all, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+    const Expr lo = min(r, c), hi = max(r, c);
+    const Complex v = numberOf(b, x, i, min(lo, m - 1), max(hi - m, 0)), none{num(v.re, 0), {}};
+    return where(b.compare(OpKind::Lt, lo, m) && b.compare(OpKind::Ge, hi, m), where(b.compare(OpKind::Lt, r, c), v, conjugate(v)), none);
+  });
+  const Tensor values = flip(hermitianInTurns(both, false).values, {-1});
+  return scaled.back(map(slice(values, -1, 0, min(m, n)), [](Val v) { return vmax(v, num(v, 0)); }));
+}
+
 /// A complex matrix X + iY as the real one [[X, -Y], [Y, X]], which has each of its singular values, and eigenvalues, twice.
 static Tensor realForm(const Tensor &a) {
   const Tensor x = a.real(), y = a.imag();
@@ -296,6 +367,7 @@ static Tensor everySecond(const Tensor &values) { return slice(values, -1, 0, fl
 static bool hasRealForm(const Tensor &a) { return std::max(rowsOf(a), columnsOf(a)) * 2 <= kMostColumns; }
 /// Singular values of real or complex matrices, largest first, where nobody needs vectors.
 static Tensor valuesAlone(const Tensor &a) {
+  if (!anyConstSizeFault(a).empty()) return valuesOfAnySize(a);
   if (!a.isComplex()) return singularValues(a);
   return hasRealForm(a) ? everySecond(singularValues(realForm(a))) : singularOfEither(a).values;
 }
@@ -344,10 +416,20 @@ static Tensor leftVectors(const Singular &s, int64_t width) {
   return u.isComplex() ? Tensor::complex(part(u.real(), basis.real()), part(u.imag(), basis.imag()), u.dtype()) : part(u, basis);
 }
 
+/// Of matrices whose size is not known, none may be empty.
+static void haveElements(OpCall &o, const Tensor &a) {
+  o.ctx.demand(logicalAnd(le(1, a.size(-2)), le(1, a.size(-1))), fmt::format("{}: a matrix of a size that was not known has no elements", o.node.target));
+}
+
 static Tensors svdOp(OpCall &o) {
   bool old = o.node.target == "aten.svd.default";
   Tensor a = o.t(old ? "self" : "A");
-  if (std::string why = anyConstSizeFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = anySizeFault(a); !why.empty()) return o.fail(why);
+  if (std::string why = anyConstSizeFault(a); !why.empty()) {
+    if (o.flag("compute_uv", true) && (o.isRead(0) || o.isRead(2))) return o.fail(why + " where singular vectors are asked for");
+    haveElements(o, a);
+    return {full(o.ctx, o.out(0).sizes, a.dtype(), 0), cast(valuesOfAnySize(a), o.out(1).dtype), full(o.ctx, o.out(2).sizes, a.dtype(), 0)};
+  }
   bool tall = rowsOf(a) >= columnsOf(a),
        complete = old ? !o.flag("some", true) : o.flag("full_matrices", o.node.target == "aten.linalg_svd.default");
   Tensor x = tall ? a : adjointOf(a);
@@ -386,8 +468,10 @@ static Tensor eigenvaluesOf(const Tensor &a, bool upper) {
 
 static Tensors eighOp(OpCall &o) {
   Tensor a = o.t(o.has("A") ? "A" : "self");
-  if (std::string why = anyConstSizeFault(a); !why.empty()) return o.fail(why);
-  if (columnsOf(a) == 0) {
+  if (std::string why = anySizeFault(a); !why.empty()) return o.fail(why);
+  if (!a.size(-1).asConst()) {
+    haveElements(o, a);
+  } else if (columnsOf(a) == 0) {
     Tensors empty;
     for (size_t k = 0; k < o.outCount(); ++k) empty.push_back(full(o.ctx, o.out(k).sizes, o.out(k).dtype, 0));
     return empty;
@@ -478,7 +562,8 @@ void addSpectral(OpTable &t) {
   t.add("linalg_svd.default _linalg_svd.default svd.default", svdOp);
   t.add("linalg_svdvals.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("A");
-    if (std::string why = anyConstSizeFault(a); !why.empty()) return o.fail(why);
+    if (std::string why = anySizeFault(a); !why.empty()) return o.fail(why);
+    if (!anyConstSizeFault(a).empty()) haveElements(o, a);
     return {cast(valuesAlone(a), o.out().dtype)};
   });
   t.add("linalg_eigh.default linalg_eigvalsh.default _linalg_eigh.default", eighOp);
