@@ -1,6 +1,7 @@
 // Factorisations: of small matrices (isSmall) one or two loop nests for each column, the same ones for all, of others loops of the program (turns.h).
 // Matrices are the last two dims of a tensor whose leading dims are a batch. Triangular solves, LU, Cholesky and QR take any size (factor_turns.h);
-// eigenvalues, singular values (symmetric_turns.h, eigen.h) and block factors (ldl.cpp) any constant one.
+// eigenvalues of symmetric ones and singular values (spectral.cpp, symmetric_turns.h) too; singular vectors, general eigenvalues (eigen.h) and block factors
+// (ldl.cpp) any constant one.
 #pragma once
 #include "lower/graph_to_loops/complex_val.h"
 #include "lower/graph_to_loops/op_call.h"

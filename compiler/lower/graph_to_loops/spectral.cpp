@@ -1,4 +1,4 @@
-// Eigenvalues of symmetric matrices and singular values, by Jacobi's method in float64; those of larger matrices are in symmetric_turns.h.
+// Eigenvalues of symmetric matrices and singular values, by Jacobi's method in float64; those of larger matrices of known size are in symmetric_turns.h.
 //
 // A sweep visits every pair of columns once, in rounds of disjoint pairs (the order of a round-robin tournament), so
 // that one round is a few loop nests over the whole matrix: the rotations of all pairs, then their effect.
