@@ -101,8 +101,11 @@ std::optional<Emitter::Sliding> Emitter::slidingWindow(const Nest &nest, llvm::A
   if (ordered.shared < kLeastTaps || ordered.own < kLeastTaps) return std::nullopt;
   s.operations = std::move(ordered.operations);
   s.evenly = evenPositions(nest, s, stores);
+  // Of known edges a mask is a constant, or what else it asks for (whether a row is inside), which is the same for all positions.
   s.asks = llvm::any_of(s.evenly.parts, [&](mlir::Value part) {
-    return !llvm::isa<llvm::Constant>(eval(part, positionIn(nest, s, uniformInt(positions / 2))).base);
+    auto at = [&](int64_t p) { return eval(part, positionIn(nest, s, uniformInt(p))).base; };
+    llvm::Value *one = at(positions / 2), *other = at(positions / 2 - 1);
+    return one != other && !llvm::isa<llvm::Constant>(one) && !llvm::isa<llvm::Constant>(other);
   });
   if (s.asks) {
     s.loops = true;
