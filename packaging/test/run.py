@@ -39,6 +39,16 @@ def check_sdk(folder, prefix, model):
     assert run(folder / "by_pkg_config", folder / "consumer" / "tiny.neso") == "2 4 6 8 "
 
 
+def check_bundled(prefix):
+    """The one library that distributions do not share goes along with the program as it is shipped."""
+    if not re.search("^NESO_STATIC_LLVM:.*=ON$", (build / "CMakeCache.txt").read_text(), re.M):
+        return
+    run("cmake", "--install", build, "--prefix", prefix, "--component", "bundled")
+    for program in (build / "bin/neso", prefix / "bin/neso"):
+        found = re.search(r"libsimdjson\S* => (\S+)", run("ldd", program))
+        assert found and Path(found[1]).resolve().parent == (program.parent.parent / "libexec/neso").resolve(), (program, found)
+
+
 def check_words(prefix):
     """Manual pages and completions."""
     pages = {p.name.removesuffix(".gz") for p in (prefix / "share/man/man1").glob("*.1*")}
@@ -123,6 +133,7 @@ def main():
         model = tiny_model(folder)
         for component in ("runtime", "development", "compiler"):
             run("cmake", "--install", build, "--prefix", folder / "prefix", "--component", component)
+        check_bundled(folder / "prefix")
         check_words(folder / "prefix")
         check_sdk(folder, folder / "prefix", model)
         sdk = check_wheels(folder, model)
