@@ -267,7 +267,13 @@ TEST(Tiling, AWeightThatIsReadElsewhereStays) {
     const BufferId x = m.input("x", kM * kK), w = m.constant("w", kK * kN), y = addTemp(m.p, "y", DType::F32, kM * kN),
                    z = addTemp(m.p, "z", DType::F32, kM * kN);
     m.product(x, w, y), m.output(y);
-    if (way == 0) m.product(x, w, z), m.output(z);
+    if (way == 0) {
+      // Rows from the last to the first.
+      ContractionSpec c;
+      c.lhs = appendLoad(c.body, x, DType::F32, i(0) * kK + r(0)), c.rhs = appendLoad(c.body, w, DType::F32, (Expr(kK - 1) - r(0)) * kN + i(1));
+      c.accType = DType::F32, c.stores = {{z, i(0) * kN + i(1), 0}};
+      m.node({kM, kN}, {kK}, std::move(c)), m.output(z);
+    }
     if (way == 1) {
       PointwiseSpec copy;
       copy.stores = {{z, i(0), appendLoad(copy.body, w, DType::F32, i(0))}};
@@ -281,6 +287,35 @@ TEST(Tiling, AWeightThatIsReadElsewhereStays) {
     EXPECT_TRUE(constantOf(plan, w).orders.empty());
     EXPECT_EQ(plan.program.buffer(w).elements, Expr(kK * kN));
   }
+}
+
+/// Of any number of rows each, for their blocks of columns are the same.
+TEST(Tiling, AWeightOfSeveralProductsIsPackedOnce) {
+  Maker m;
+  const BufferId x = m.input("x", kM * kK), w = m.constant("w", kK * kN), y = addTemp(m.p, "y", DType::F32, kM * kN), z = addTemp(m.p, "z", DType::F32, kM * kN);
+  m.product(x, w, y), m.output(y), m.product(x, w, z), m.output(z);
+  plan::Plan plan = m.plan();
+  const Tilings tilings = chooseTilings(plan, TileTarget());
+  ASSERT_EQ(tilings.size(), 2u);
+  for (size_t k = 0; k < 2; ++k) {
+    EXPECT_TRUE(tilings[k].dot->packed);
+    const auto &node = plan.kernels[k].nodes[0].get<ContractionSpec>();
+    EXPECT_TRUE(uses(node.body.ops[static_cast<size_t>(node.rhs)].index, kLaneOfN));
+  }
+  EXPECT_EQ(constantOf(plan, w).orders.size(), 1u);
+}
+
+/// A product of the weight with itself has it on the left, too, in the model's order.
+TEST(Tiling, ASquareOfAWeightStays) {
+  Maker m;
+  const BufferId w = m.constant("w", kK * kK), y = addTemp(m.p, "y", DType::F32, kK * kK);
+  ContractionSpec c;
+  c.lhs = appendLoad(c.body, w, DType::F32, i(0) * kK + r(0)), c.rhs = appendLoad(c.body, w, DType::F32, r(0) * kK + i(1));
+  c.accType = DType::F32, c.stores = {{y, i(0) * kK + i(1), 0}};
+  m.node({kK, kK}, {kK}, std::move(c)), m.output(y);
+  plan::Plan plan = m.plan();
+  EXPECT_FALSE(chooseTilings(plan, TileTarget())[0].dot->packed);
+  EXPECT_TRUE(constantOf(plan, w).orders.empty());
 }
 
 /// y = x [M, K] * w, of dequantised weights.
