@@ -189,7 +189,7 @@ static Tensor partnersIn(Lowering &ctx, Expr round, Expr n, Expr odd) {
 /// Of a matrix whose size is not known, sweeps until one more leaves nothing beside the diagonal.
 static Eigen eigenInSweeps(const Tensor &a) {
   constexpr double kNearlyDone = 0x1p-80; // of squares
-  constexpr double kMostSweeps = 60;
+  constexpr int64_t kMostSweeps = 60; // about ten are usual
   Lowering &ctx = a.ctx();
   const Expr n = a.size(-1), odd = n - 1 + mod(n, 2);
   const Ordered ordered(a);
@@ -211,10 +211,11 @@ static Eigen eigenInSweeps(const Tensor &a) {
     };
     const Tensor beside = squares(true), all = squares(false);
     return ctx.reduce(loops::ReduceKind::Any, DType::Bool, {}, batchOf(x), [=](BodyBuilder &b, const Index &, const Index &r) {
-      return beside.at(b, r) > all.at(b, r) * kNearlyDone && sweeps.at(b, {}) < kMostSweeps;
+      return beside.at(b, r) > all.at(b, r) * kNearlyDone && sweeps.at(b, {}) < static_cast<double>(kMostSweeps);
     })[0];
   };
   whileTrue(ctx, isOpen, sweep);
+  ctx.demand(lt(ctx.read(cast(sweeps, DType::I64).realize()), kMostSweeps), fmt::format("the eigenvalues have not converged in {} sweeps", kMostSweeps));
   sweep();
   return ordered.sorted(x, v);
 }
