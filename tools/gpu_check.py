@@ -27,7 +27,6 @@ import sys
 import tempfile
 import threading
 import time
-import zipfile
 import zlib
 from pathlib import Path
 
@@ -96,18 +95,9 @@ def split_top(text):
 
 # ---- pack ------------------------------------------------------------------------------------------------------------------------------
 
-def branches(root, case):
-    """Has the program branches or loops, which a CUDA graph holds as conditional nodes?"""
-    if case["kind"] != "model":
-        return False
-    with zipfile.ZipFile(root / case["folder"] / case["program"]) as archive:
-        return any(re.search(rb"higher_order\.(cond|while_loop|scan|map|associative_scan)", archive.read(name))
-                   for name in archive.namelist() if name.endswith(".json"))
-
-
 # compute-sanitizer 2025.3 reports a barrier or an access in the body of a conditional node whatever the program: a kernel that shifts a row
 # through shared memory behind __syncthreads(), in a graph made by NVIDIA's own runtime, is "divergent" under synccheck and ends in an
-# illegal address under memcheck. Under these tools branches and loops are walked.
+# illegal address under memcheck. Under these tools all is walked: loops come from operators, too (eigenvalues of symbolic sizes), not from a model's own alone.
 BLIND_IN_BODIES = ("memcheck", "synccheck")
 
 
@@ -132,7 +122,7 @@ def pack(options):
             for c in case["constexprs"]:
                 command += ["--constexpr", c]
             command += case.get("flags", [])
-        return case | {"branches": branches(root, case)} | packing.compile(command, case["id"].replace("/", "__"))
+        return case | packing.compile(command, case["id"].replace("/", "__"))
 
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         done = list(pool.map(compile_one, cases))
@@ -385,12 +375,11 @@ class Pool:
                                                stdout=subprocess.PIPE, stderr=log, text=True)
                 timer = threading.Timer(self.options.seconds, process.kill)
                 timer.start()
-                text = ""
+                text, noise = "", []
                 try:
-                    graphs = {"graphs": -1} if self.walks and case.get("branches") else {}
+                    graphs = {"graphs": -1} if self.walks else {}
                     process.stdin.write(json.dumps(case | graphs) + "\n")
                     process.stdin.flush()
-                    noise = []
                     while line := process.stdout.readline():
                         if line.startswith("RESULT "):
                             text = line[7:]
@@ -408,7 +397,8 @@ class Pool:
                 else:
                     process.wait()
                     log.seek(0)
-                    results[case["id"]] = [{"run": "", "why": f"the process died ({process.returncode}): {log.read()[-300:]}"}]
+                    said = " ".join(n.strip("= \n") for n in noise[-12:])
+                    results[case["id"]] = [{"run": "", "why": f"the process died ({process.returncode}): {said[-600:]} {log.read()[-300:]}"}]
                 if process.poll() is not None or not text or any("E0839" in r["why"] or "E0840" in r["why"] or "CUDA error" in r["why"] for r in results[case["id"]]):
                     process.kill()
                     process.wait()
