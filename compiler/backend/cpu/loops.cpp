@@ -377,7 +377,7 @@ llvm::SmallVector<Emitter::Turning, 4> Emitter::turningBelow(Nest &nest, llvm::A
     const bool remainder = code == OpCode::RemUI || code == OpCode::RemSI;
     if (!remainder && code != OpCode::DivUI && code != OpCode::DivSI) return !buffers_.count(op->getResult(0));
     auto type = llvm::dyn_cast<mlir::RankedTensorType>(op->getResult(0).getType());
-    if (!type || type.getElementTypeBitWidth() > 64 || !spreadsTo(type.getShape(), nest.shape) || type.getShape()[static_cast<size_t>(nest.vectorDim)] != nest.extent)
+    if (!type || !spreadsTo(type.getShape(), nest.shape) || type.getShape()[static_cast<size_t>(nest.vectorDim)] != nest.extent)
       return true;
     Conditions conditions;
     std::optional<Step> step = affine_.along(op->getOperand(0), nest.vectorDim, conditions), still = affine_.along(op->getOperand(1), nest.vectorDim, conditions);
