@@ -2,6 +2,7 @@
 that say something to other compilers.
 """
 import torch
+from torch._higher_order_ops.flex_gemm import flex_gemm
 from torch._higher_order_ops.foreach_map import foreach_map
 from torch._higher_order_ops.hints_wrap import hints_wrapper
 from torch._higher_order_ops.strict_mode import strict_mode
@@ -129,6 +130,7 @@ def traced_regions():
         c("called_twice", lambda x, y: scaled(x, y) + scaled(x * 2, y), "f32 3x4", "f32 4x4", more=[["f32 7x4", "f32 4x4"]], dynamic=(n, None), strict=True),
         c("nested", nested, torch.tensor(True), "f32 3x4", "f32 4x4", more=[[torch.tensor(False), "f32 3x4", "f32 4x4"]], strict=True),
         c("each_of_a_list", lambda x, y: foreach_map(torch.add, [x, x * 2], [y, y]), "f32 5", "f32 5", strict=True),
+        c("product_with_epilogue", lambda x, y, b: flex_gemm(torch.addmm, (b, x, y), lambda acc: (torch.relu(acc), acc.sum(1))), "f32 5x8", "f32 8x3", "f32 3"),
         c("strict_mode", lambda x: strict_mode(lambda x: (x + 1, x * 2), (x,)), "f32 5"),
     ]
 

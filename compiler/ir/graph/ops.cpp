@@ -271,7 +271,8 @@ bool isOfCaller(std::string_view target) {
 bool isInlined(std::string_view target) {
   return target == "higher_order.wrap_with_set_grad_enabled" || target == "higher_order.wrap_with_autocast" || target == "higher_order.hints_wrapper" ||
          target == "higher_order.tag_activation_checkpoint" || target == "higher_order.invoke_subgraph" || target == "higher_order.strict_mode" ||
-         target == "higher_order.foreach_map" || target == "higher_order.invoke_quant_packed";
+         target == "higher_order.foreach_map" || target == "higher_order.invoke_quant_packed" ||
+         target == "higher_order.flex_gemm";
 }
 
 int opCount() { return static_cast<int>(kRowCount); }
