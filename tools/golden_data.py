@@ -692,5 +692,19 @@ def primitives():
     ]
 
 
+def rows_of_masks():
+    """Masks of more elements than are counted together, and of as many."""
+    def taken(x):
+        m = x > 0.5
+        return m.nonzero(), x[m], x.masked_select(~m)[-3:]
+
+    n = ({0: Dim("n", min=8, max=5000)},)
+    return [
+        c("dynamic", taken, "f32 1500", more=[["f32 8"], ["f32 1023"], ["f32 1024"], ["f32 1025"], ["f32 2048"]], dynamic=n),
+        c("fixed", lambda x: (x > 1).nonzero(), "f32 3x7x70"), c("fixed_whole", lambda x: x[x > 1], "f32 2x1024"),
+        c("none", lambda x: (x > 100).nonzero(), "f32 1500", more=[["f32 8"]], dynamic=n),
+    ]
+
+
 def groups():
-    return {"coordinates": coordinates(), "primitives": primitives(), "places": places(), "sampling": sampling(), "grouped_products": grouped_products(), "grouped_by_transformers": grouped_by_transformers(), "wide_bounds": wide_bounds(), "late_sorts": late_sorts(), "data_sizes": data_sizes(), "regions": regions(), "asserted_regions": asserted_regions()}
+    return {"rows_of_masks": rows_of_masks(), "coordinates": coordinates(), "primitives": primitives(), "places": places(), "sampling": sampling(), "grouped_products": grouped_products(), "grouped_by_transformers": grouped_by_transformers(), "wide_bounds": wide_bounds(), "late_sorts": late_sorts(), "data_sizes": data_sizes(), "regions": regions(), "asserted_regions": asserted_regions()}

@@ -123,11 +123,42 @@ Tensor countUp(const Tensor &mask) {
                          [mask](BodyBuilder &b, const Index &i) { return b.cast(mask.at(b, i), DType::I64); });
 }
 
+/// Elements of a mask that are counted together: a row of it.
+constexpr int64_t kMaskRow = 1024;
+
+/// The same as positionsOf, by rows: how many each has, how many those before it have, and the places inside a row, of 32 bits. Rows are
+/// independent of one another.
+static Tensor positionsByRows(const Tensor &mask, Expr count, bool asserted) {
+  Lowering &ctx = mask.ctx();
+  const Expr n = mask.numel(), rows = ceilDiv(n, kMaskRow);
+  const Tensor inRows = Tensor::lazy(ctx, DType::Bool, {rows, Expr(kMaskRow)}, [=](BodyBuilder &b, const Index &i) {
+    const Expr at = i[0] * kMaskRow + i[1];
+    return b.masked(b.compare(OpKind::Lt, at, n), [&] { return mask.at(b, {at}); }, b.constant(DType::Bool, 0));
+  });
+  auto one = [inRows](BodyBuilder &b, Expr row, Expr column) { return b.cast(inRows.at(b, {row, column}), DType::I64); };
+  const Tensor own = ctx.reduce(loops::ReduceKind::Sum, DType::I64, {rows}, {Expr(kMaskRow)}, [=](BodyBuilder &b, const Index &i, const Index &r) { return one(b, i[0], r[0]); })[0];
+  ctx.define(reduceDims(loops::ReduceKind::Sum, own, {}, false, DType::I64), count);
+  const Tensor upTo = ctx.scan(loops::ScanKind::Sum, DType::I64, {rows}, 0, false, [own](BodyBuilder &b, const Index &i) { return own.at(b, i); });
+  const Tensor within = ctx.scan(loops::ScanKind::Sum, DType::I32, inRows.sizes(), 1, false, [=](BodyBuilder &b, const Index &i) { return b.cast(inRows.at(b, i), DType::I32); });
+  const Strided w = ctx.allocate(DType::I64, {count});
+  ctx.scatter(
+      inRows.sizes(),
+      [&](BodyBuilder &b, const Index &i) {
+        const Val rank = b.cast(within.at(b, i), DType::I64) + (upTo.at(b, {i[0]}) - own.at(b, {i[0]}));
+        Val take = inRows.at(b, i);
+        if (asserted) take = take && rank <= b.index(count);
+        return Lowering::ScatterItem{{b.indirect(where(take, rank - 1.0, b.constantInt(DType::I64, 0)), count, false, false)}, b.index(i[0] * kMaskRow + i[1]), take};
+      },
+      w, DType::I64, loops::StoreMode::Set);
+  return Tensor::strided(ctx, DType::I64, {count}, w);
+}
+
 Tensor positionsOf(const Tensor &mask, Expr count, const Tensor &counted) {
   Lowering &ctx = mask.ctx();
   const Tensor m = flatten(cast(mask, DType::Bool)).reused();
   // A count that only is asserted to be `count` may be another; nothing is stored beyond.
   const bool asserted = ctx.isKnown(count);
+  if (!counted.valid() && m.numel().asConst().value_or(kMaskRow + 1) > kMaskRow) return positionsByRows(m, count, asserted);
   ctx.define(ctx.reduce(loops::ReduceKind::Sum, DType::I64, {}, m.sizes(),
                         [m](BodyBuilder &b, const Index &, const Index &r) { return b.cast(m.at(b, r), DType::I64); })[0],
              count);
