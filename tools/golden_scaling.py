@@ -142,6 +142,33 @@ def sliding_windows():
     ]
 
 
+def padded_chunks():
+    """Sequences padded to a multiple and taken apart into chunks, of lengths that only the run knows."""
+    A = Dim.AUTO
+
+    def up(x, k):
+        return F.pad(x, (0, 0, 0, (-x.shape[1]) % k))
+
+    def windows(x):
+        w = up(x, 4).unflatten(1, (-1, 4))
+        return ((w @ w.mT).softmax(-1) @ w).flatten(1, 2)[:, : x.shape[1]]
+
+    def rest(x, k=7, s=3):
+        return F.pad(x, (0, 0, s, s + k - (s + x.shape[1] % k) % k))
+
+    def both_halves(x):
+        y = rest(x)
+        b, c = x.shape[0], x.shape[2]
+        return torch.cat([y[:, :-3].reshape(b, -1, 7, c), y[:, 3:].reshape(b, -1, 7, c)], 1).cumsum(2)
+
+    sizes = [["f32 2x9x4"], ["f32 3x13x4"], ["f32 2x23x4"], ["f32 4x61x4"]]
+    any_length = {"more": sizes, "dynamic": ({0: A, 1: A},)}
+    return [
+        c("windows", windows, "f32 2x14x4", **any_length), c("both_halves", both_halves, "f32 2x14x4", **any_length),
+        c("sorted", lambda x: rest(x)[:, 3:].reshape(x.shape[0], -1, 7, 4).sort(2)[0], "f32 2x14x4", **any_length),
+    ]
+
+
 def windows_of_any_size():
     """Convolutions of images whose sizes are dynamic: of one element, narrower than a window and than a vector, with edges in every vector, longer than a block."""
     H, W = Dim("h", min=1, max=400), Dim("w", min=1, max=400)
@@ -352,4 +379,4 @@ def short_products():
 
 
 def groups():
-    return {f.__name__: f() for f in (any_length, mirrored, bags, long_sorts, selections, searches, transforms, phases, sliding_windows, windows_of_any_size, wide_products, columns, inverses, polynomials, side_by_side, row_updates, places_in_turn, folded, both_ways, of_joins, short_products)}
+    return {f.__name__: f() for f in (any_length, mirrored, bags, long_sorts, selections, searches, transforms, phases, sliding_windows, padded_chunks, windows_of_any_size, wide_products, columns, inverses, polynomials, side_by_side, row_updates, places_in_turn, folded, both_ways, of_joins, short_products)}

@@ -146,8 +146,27 @@ std::optional<Term> divideTerm(const Term &t, const Term &divisor) {
 struct Split {
   std::vector<Term> quotient, rest;
 };
+/// By a sum: what is a multiple of all its terms, x*s + x of s + 1.
+Split splitBySum(Expr a, Expr b) {
+  Split out{{}, termsOf(a)};
+  const std::vector<Term> divisor = termsOf(b);
+  const auto lead = std::find_if(divisor.begin(), divisor.end(), [](const Term &t) { return !t.factors.empty(); });
+  for (size_t k = 0; k < out.rest.size();) {
+    const std::optional<Term> q = divideTerm(out.rest[k], *lead);
+    const std::vector<Term> left = q ? termsOf(fromTerms(out.rest) - fromTerms({*q}) * b) : std::vector<Term>();
+    if (!q || left.size() + divisor.size() != out.rest.size()) {
+      ++k;
+      continue;
+    }
+    out.quotient.push_back(*q);
+    out.rest = left;
+    k = 0;
+  }
+  return out;
+}
 /// a = quotient * b + rest, by terms that b divides. Constants give their quotient too when b is a positive constant.
 Split splitBy(Expr a, Expr b) {
+  if (b.kind() == ExprKind::Add) return splitBySum(a, b);
   Split out;
   Term divisor = oneTerm(b);
   for (const Term &t : termsOf(a)) {
@@ -256,8 +275,41 @@ static bool joinDivisions(std::vector<Term> &terms) {
   return false;
 }
 
+/// k*(x%b) - k*x is -k*b*(x//b): what is padded to a multiple is one in its form too. Returns true when it changed terms.
+static bool takeRemainderAway(std::vector<Term> &terms) {
+  for (size_t m = 0; m < terms.size(); ++m)
+    for (size_t f = 0; f < terms[m].factors.size(); ++f) {
+      const Expr remainder = terms[m].factors[f];
+      if (remainder.kind() != ExprKind::Mod) continue;
+      Term scale = terms[m];
+      scale.factors.erase(scale.factors.begin() + static_cast<ptrdiff_t>(f));
+      const Expr x = remainder.operands()[0], b = remainder.operands()[1], k = fromTerms({scale});
+      std::vector<Term> left = terms;
+      left.erase(left.begin() + static_cast<ptrdiff_t>(m));
+      bool all = false;
+      for (const Term &t : termsOf(k * x)) {
+        if (t.factors == scale.factors) continue; // of the constant in x
+        auto it = std::find_if(left.begin(), left.end(), [&](const Term &o) {
+          return t.coefficient != INT64_MIN && o.factors == t.factors && (t.coefficient < 0 ? o.coefficient >= -t.coefficient : o.coefficient <= -t.coefficient);
+        });
+        all = it != left.end();
+        if (!all) break;
+        it->coefficient = wrapAdd(it->coefficient, t.coefficient);
+      }
+      if (!all) continue;
+      // The constant's part of k*x, and the division.
+      for (const Term &t : termsOf(k * x))
+        if (t.factors == scale.factors) left.push_back(t);
+      for (Term &t : termsOf(k * b * floorDiv(x, b))) left.push_back({wrapMul(t.coefficient, -1), std::move(t.factors)});
+      std::erase_if(left, [](const Term &t) { return t.coefficient == 0; });
+      terms = std::move(left);
+      return true;
+    }
+  return false;
+}
+
 Expr fromTerms(std::vector<Term> terms) {
-  while (terms.size() > 1 && joinDivisions(terms)) {
+  while (terms.size() > 1 && (joinDivisions(terms) || takeRemainderAway(terms))) {
   }
   std::sort(terms.begin(), terms.end(), [](const Term &a, const Term &b) { return lessFactors(a.factors, b.factors); });
   std::vector<Expr> ops;
@@ -322,6 +374,9 @@ Expr floorDiv(Expr a, Expr b) {
     }
     if (rest.kind() == ExprKind::FloorDiv && rest.operands()[1].isConst() && rest.operands()[1].constValue() > 0)
       return quotient + floorDiv(rest.operands()[0], rest.operands()[1] * b);
+    // One form for rounding up: -((-x)//c) is (x + c - 1)//c.
+    if (oneTerm(rest.kind() == ExprKind::Add ? rest.operands()[0] : rest).coefficient < 0)
+      return quotient - internExpr(ExprKind::FloorDiv, {Expr(c - 1) - rest, b});
   }
   return quotient + internExpr(ExprKind::FloorDiv, {rest, b});
 }
@@ -331,9 +386,26 @@ Expr ceilDiv(Expr a, Expr b) {
   return -floorDiv(-a, b);
 }
 
+/// (k*(x%m) + y) mod c is (k*x + y) mod c where c divides k*m.
+static Expr withoutInnerRemainders(Expr a, int64_t c) {
+  std::vector<Term> terms = termsOf(a), out;
+  for (Term &t : terms) {
+    const Expr inner = t.factors.size() == 1 ? t.factors[0] : Expr(0);
+    const std::optional<int64_t> m = inner.kind() == ExprKind::Mod ? inner.operands()[1].asConst() : std::nullopt;
+    int64_t multiple;
+    if (!m || __builtin_mul_overflow(*m, t.coefficient, &multiple) || modInt(multiple, c) != 0) {
+      out.push_back(std::move(t));
+      continue;
+    }
+    for (Term &x : termsOf(Expr(t.coefficient) * inner.operands()[0])) out.push_back(std::move(x));
+  }
+  return fromTerms(std::move(out));
+}
+
 Expr mod(Expr a, Expr b) {
   if (b.isConst(1) || a.isConst(0)) return 0;
   if (b.isConst(0)) return internExpr(ExprKind::Mod, {a, b});
+  if (b.isConst()) a = withoutInnerRemainders(a, b.constValue());
   if (a.isConst() && b.isConst()) return modInt(a.constValue(), b.constValue());
   if (a == b) return 0;
   Expr rest = fromTerms(splitBy(a, b).rest);
@@ -352,9 +424,6 @@ Expr mod(Expr a, Expr b) {
       }
       return Expr(g) * mod(fromTerms(std::move(terms)), Expr(c / g)) + Expr(left);
     }
-    if (rest.kind() == ExprKind::Mod && rest.operands()[1].isConst() && rest.operands()[1].constValue() > 0 &&
-        rest.operands()[1].constValue() % c == 0)
-      return mod(rest.operands()[0], b);
   }
   return internExpr(ExprKind::Mod, {rest, b});
 }

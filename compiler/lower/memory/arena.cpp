@@ -142,36 +142,42 @@ private:
   }
   /// A sum that is at least each of es: for each product that is never negative the greatest of its coefficients.
   Expr termwise(const std::vector<Expr> &es) const {
-    std::vector<std::pair<Expr, int64_t>> greatest; // product, coefficient
-    auto add = [&](Expr t, int64_t coefficient) {
-      auto it = std::find_if(greatest.begin(), greatest.end(), [&](const auto &g) { return g.first == t; });
-      if (it == greatest.end())
-        greatest.push_back({t, std::max<int64_t>(coefficient, 0)});
-      else
-        it->second = std::max(it->second, coefficient);
-    };
-    for (Expr e : es) {
-      std::vector<Expr> terms = e.kind() == ExprKind::Add ? e.operands() : std::vector<Expr>{e};
-      for (Expr t : terms) {
-        int64_t coefficient = 1;
-        if (t.isConst())
-          coefficient = t.constValue(), t = 1;
-        else if (t.kind() == ExprKind::Mul && t.operands()[0].isConst()) {
-          coefficient = t.operands()[0].constValue();
-          t = product(std::vector<Expr>(t.operands().begin() + 1, t.operands().end()));
-        }
-        // Rounding up is written as rounding a negative number down: what may be negative is taken apart.
-        const Interval range = facts_.rangeOf(t);
-        if (range.lo >= 0) {
-          add(t, coefficient);
-        } else {
-          if (range.hi > 0) add(max(t, 0), coefficient);
-          add(range.hi > 0 ? max(-t, 0) : -t, -coefficient);
-        }
+    Coefficients greatest;
+    for (Expr e : es)
+      for (const auto &[t, coefficient] : coefficientsOf(e)) {
+        int64_t &most = coefficientOf(greatest, t);
+        most = std::max(most, coefficient);
       }
-    }
     Expr out = 0;
     for (const auto &[t, coefficient] : greatest) out = out + Expr(coefficient) * t;
+    return out;
+  }
+  using Coefficients = std::vector<std::pair<Expr, int64_t>>; // by product, in the order in which they were met
+  static int64_t &coefficientOf(Coefficients &all, Expr t) {
+    auto it = std::find_if(all.begin(), all.end(), [&](const auto &c) { return c.first == t; });
+    return it == all.end() ? all.emplace_back(t, 0).second : it->second;
+  }
+  /// e as a sum of products that are never negative. One that may be negative is taken apart (rounding up is written as rounding a negative
+  /// number down), and may then meet its like in the same sum: 4*max(x, 0) + x is 5*max(x, 0) - max(-x, 0).
+  Coefficients coefficientsOf(Expr e) const {
+    Coefficients out;
+    const std::vector<Expr> terms = e.kind() == ExprKind::Add ? e.operands() : std::vector<Expr>{e};
+    for (Expr t : terms) {
+      int64_t coefficient = 1;
+      if (t.isConst())
+        coefficient = t.constValue(), t = 1;
+      else if (t.kind() == ExprKind::Mul && t.operands()[0].isConst()) {
+        coefficient = t.operands()[0].constValue();
+        t = product(std::vector<Expr>(t.operands().begin() + 1, t.operands().end()));
+      }
+      const Interval range = facts_.rangeOf(t);
+      if (range.lo >= 0) {
+        coefficientOf(out, t) += coefficient;
+      } else {
+        if (range.hi > 0) coefficientOf(out, max(t, 0)) += coefficient;
+        coefficientOf(out, range.hi > 0 ? max(-t, 0) : -t) -= coefficient;
+      }
+    }
     return out;
   }
   bool notGreater(Expr a, Expr b) {

@@ -30,6 +30,32 @@ TEST(Expr, CanonicalForm) {
   EXPECT_EQ(lt(s0, s0 + 1), Expr(1));
 }
 
+/// What is padded to a multiple is one in its form: the factor is seen again where the size is divided.
+TEST(Expr, PaddedToAMultiple) {
+  const Expr up = s0 + mod(-s0, 4), seven = s0 - mod(mod(s0, 7) + 3, 7) + 10;
+  EXPECT_EQ(up, 4 * ceilDiv(s0, 4));
+  EXPECT_EQ(mod(up, 4), Expr(0));
+  EXPECT_EQ(floorDiv(up, floorDiv(up, 4)), Expr(4));
+  EXPECT_EQ(seven, 7 * floorDiv(s0 + 3, 7) + 7);
+  EXPECT_EQ(mod(seven, 7), Expr(0));
+  EXPECT_EQ(16 * s0 * s1 - 16 * s1 * mod(s0 + 3, 7), 112 * s1 * floorDiv(s0 + 3, 7) - 48 * s1);
+  EXPECT_EQ(s0 - mod(s0, s1), s1 * floorDiv(s0, s1));
+  EXPECT_EQ(2 * s0 + mod(-s0, 4), s0 + 4 * ceilDiv(s0, 4));
+  EXPECT_EQ(-floorDiv(-s0, 4), ceilDiv(s0, 4));
+  EXPECT_EQ(floorDiv(3 - i0, 4), -floorDiv(i0, 4));
+  EXPECT_EQ(mod(3 * mod(i0, 8) + 5, 12), mod(3 * i0 + 5, 12));
+  EXPECT_EQ(mod(mod(i0, 8) + 5, 12).str(), "(i0%8 + 5)%12");
+}
+
+TEST(Expr, DividedByASum) {
+  EXPECT_EQ(floorDiv(7 * s0 + 7, s0 + 1), Expr(7));
+  EXPECT_EQ(mod(7 * s0 + 7, s0 + 1), Expr(0));
+  EXPECT_EQ(floorDiv((s0 + s1 - 2) * i0 * s1, s0 + s1 - 2), i0 * s1);
+  EXPECT_EQ(floorDiv((s0 + 1) * i0 + i1, s0 + 1), i0 + floorDiv(i1, s0 + 1));
+  EXPECT_EQ(mod((s0 + 1) * i0 + i1, s0 + 1), mod(i1, s0 + 1));
+  EXPECT_EQ(floorDiv(7 * s0 + 6, s0 + 1).str(), "(7*s0 + 6)//(s0 + 1)");
+}
+
 TEST(Expr, Prints) {
   EXPECT_EQ((4 * i0 + floorDiv(s0, 2) + 1).str(), "4*i0 + s0//2 + 1");
   EXPECT_EQ((-i0 + 3).str(), "-i0 + 3");
@@ -61,7 +87,8 @@ TEST(Expr, RandomTreesKeepTheirValue) {
         int64_t q = x / y;
         return (x % y != 0 && (x < 0) != (y < 0)) ? q - 1 : q;
       };
-      switch (pick(7)) {
+      const int64_t c = pick(2) ? 1 + pick(8) : -1 - pick(8);
+      switch (pick(9)) {
       case 0: pool.push_back({a.e + b.e, a.v + b.v}); break;
       case 1: pool.push_back({a.e - b.e, a.v - b.v}); break;
       case 2:
@@ -73,6 +100,8 @@ TEST(Expr, RandomTreesKeepTheirValue) {
       case 4:
         if (b.v != 0) pool.push_back({mod(a.e, b.e), a.v - fdiv(a.v, b.v) * b.v});
         break;
+      case 7: pool.push_back({a.e + mod(-a.e, c), -fdiv(-a.v, c) * c}); break;
+      case 8: pool.push_back({b.e * (mod(a.e, c) - a.e), b.v * (-fdiv(a.v, c) * c)}); break;
       case 5: pool.push_back({min(a.e, b.e), std::min(a.v, b.v)}); break;
       default: pool.push_back({max(a.e, b.e), std::max(a.v, b.v)}); break;
       }

@@ -13,8 +13,11 @@ TEST(Arena, BlocksThatLiveTogetherLieApart) {
   Facts facts;
   facts.setRange(s0, {1, 40});
   facts.setRange(s1, {0, 24});
+  // Never negative, though the interval of its parts does not say so.
+  const Expr h = floorDiv(a - mod(mod(a, 7) + 3, 7) + 3, 7);
   // Rounded up by a size, of either sign, of one that subtracts: what sums of sizes are made of.
   const Expr bytes[] = {4 * a, 16 * b, 64, 8 * a * b, max(a, 3 * b), floorDiv(a + 7, 2) * 8, ceilDiv(Expr(60), max(a - 1, 1)) * a, ceilDiv(90 * b, a), a * ceilDiv(Expr(12), b + 1) + 5 * b,
+                        16 * h * b, 64 * h * b + h, 8 * h * h * b + 3 * h * b,
                         max((a - b) * 6, 0), 200 - 5 * a, max(floorDiv(a - 9, 4) * b, 0), max(floorDiv(b - 11, 3) * a + 130, 0) + a};
   std::mt19937 rng(7);
   auto pick = [&](int n) { return static_cast<int>(rng() % static_cast<unsigned>(n)); };
