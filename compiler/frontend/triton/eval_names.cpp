@@ -116,21 +116,20 @@ Value Evaluator::hostAttr(std::string_view ns, std::string_view attr) {
   const std::string full = std::string(ns) + "." + std::string(attr);
   if (full == "os.environ" || full == "packaging.version" || full == "torch.version" || full == "torch.cuda" || full == "importlib.util")
     return c.nameSpace(full);
-  // Types of PyTorch, for torch.finfo and for comparisons.
+  // Types of PyTorch, for torch.finfo and for comparisons. A kernel may name them there as well, and assigns them to nothing.
   static constexpr std::string_view kTorchTypes[] = {
       "bfloat16", "double", "float", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "half", "int",
       "int16",    "int32",  "int64", "int8",    "long",    "short",   "uint16",        "uint32",      "uint8"};
-  if (ns == "torch" && !c.frame->kernel &&
-      std::find(std::begin(kTorchTypes), std::end(kTorchTypes), attr) != std::end(kTorchTypes))
+  if (ns == "torch" && std::find(std::begin(kTorchTypes), std::end(kTorchTypes), attr) != std::end(kTorchTypes))
     return c.nameSpace(full);
   // As for the active target: a PyTorch for CUDA.
   if (ns == "torch.version" && attr == "cuda") return c.str("12.8");
   if (ns == "torch.version" && (attr == "hip" || attr == "xpu")) return Value::none();
-  if (ns == "math") {
+  if (ns == "math" || ns == "torch" || ns == "numpy") {
     static constexpr std::pair<std::string_view, double> kConstants[] = {
         {"pi", 3.141592653589793}, {"e", 2.718281828459045}, {"tau", 6.283185307179586}};
     for (const std::pair<std::string_view, double> &k : kConstants)
-      if (k.first == attr) return Value::real(k.second);
+      if (k.first == attr && (attr != "tau" || ns == "math")) return Value::real(k.second);
     if (attr == "inf") return Value::real(HUGE_VAL);
     if (attr == "nan") return Value::real(std::nan(""));
   }

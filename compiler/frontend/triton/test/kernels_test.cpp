@@ -640,7 +640,8 @@ def f(x, y, n, B: tl.constexpr):
     i = tl.arange(0, B)
     v = tl.load(x + i, mask=i < n, other=lowest(x.type.element_ty))
     u = v.to(unsigned(v.dtype.primitive_bitwidth), bitcast=True)
-    tl.store(y + i, tl.maximum(v, _MIN) + (u > 5) + (i < _IMAX))
+    lowest_known = tl.where(i < n, v, -torch.finfo(torch.bfloat16).max) + (i < torch.iinfo(torch.int8).max)
+    tl.store(y + i, tl.maximum(v, _MIN) + (u > 5) + (i < _IMAX) + tl.where(lowest_known > -torch.inf, torch.pi, 0.0))
 )";
   KernelRequest r;
   r.signature = "*fp32,*fp32,i32";
@@ -648,6 +649,8 @@ def f(x, y, n, B: tl.constexpr):
   r.constexprs = {{"B", "32"}};
   std::string text = compileText(source, r);
   EXPECT_TRUE(holds(text, "dense<-3.40282347E+38>")) << text;
+  EXPECT_TRUE(holds(text, "dense<-3.38953139E+38>")) << text;
+  EXPECT_TRUE(holds(text, "dense<127>")) << text;
   EXPECT_TRUE(holds(text, "dense<0xFF800000>"));
   EXPECT_TRUE(holds(text, "dense<32767>"));
   EXPECT_TRUE(holds(text, "arith.cmpi ugt"));
