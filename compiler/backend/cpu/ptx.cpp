@@ -347,6 +347,7 @@ private:
       if (op == "shf" && has("wrap"))
         return b.CreateIntrinsic(has("l") ? llvm::Intrinsic::fshl : llvm::Intrinsic::fshr, {t}, {x[1], x[0], x[2]});
       if (op == "prmt" && name32(t)) return permute(x);
+      if (op == "fns" && bits == 32) return findSet(x);
       if (op == "bfe" && bits == 32 && !type.isSigned) {
         // Field of x[2] bits from bit x[1] on; both count modulo 256.
         Value *at = b.CreateAnd(x[1], c(255)), *length = b.CreateAnd(x[2], c(255));
@@ -374,6 +375,28 @@ private:
   }
 
   static bool name32(llvm::Type *t) { return t->getScalarSizeInBits() == 32; }
+
+  /// fns: where the |x[2]|-th set bit of x[0] lies, counted from bit x[1] on, upwards or (x[2] < 0) downwards, or that bit itself
+  /// (x[2] == 0); ~0 where there is none.
+  Value *findSet(llvm::ArrayRef<Value *> x) {
+    llvm::Type *t = x[0]->getType();
+    auto c = [&](uint64_t v) { return llvm::ConstantInt::get(t, v, false, /*ImplicitTrunc=*/true); };
+    Value *down = b.CreateICmpSLT(x[2], c(0)), *here = b.CreateICmpEQ(x[2], c(0)), *there = b.CreateICmpULT(x[1], c(32));
+    Value *mask = b.CreateSelect(down, b.CreateUnaryIntrinsic(llvm::Intrinsic::bitreverse, x[0]), x[0]);
+    Value *base = b.CreateAnd(b.CreateSelect(down, b.CreateSub(c(31), x[1]), x[1]), c(31));
+    mask = b.CreateAnd(mask, b.CreateShl(b.CreateSelect(here, c(1), c(~0ull)), base));
+    Value *left = b.CreateSelect(here, c(1), b.CreateBinaryIntrinsic(llvm::Intrinsic::abs, x[2], b.getFalse())), *at = c(0);
+    for (unsigned width : {16, 8, 4, 2, 1}) {
+      Value *low = b.CreateUnaryIntrinsic(llvm::Intrinsic::ctpop, b.CreateAnd(mask, c((1u << width) - 1)));
+      Value *above = b.CreateICmpUGT(left, low);
+      left = b.CreateSelect(above, b.CreateSub(left, low), left);
+      mask = b.CreateSelect(above, b.CreateLShr(mask, width), mask);
+      at = b.CreateSelect(above, b.CreateAdd(at, c(width)), at);
+    }
+    Value *found = b.CreateAnd(b.CreateICmpEQ(left, c(1)), b.CreateICmpEQ(b.CreateAnd(mask, c(1)), c(1)));
+    at = b.CreateSelect(down, b.CreateSub(c(31), at), at);
+    return b.CreateSelect(b.CreateAnd(found, there), at, c(~0ull));
+  }
 
   /// prmt without a mode: byte i of the result is byte (selector nibble i) of the pair x[0], x[1]; its top bit spreads
   /// the byte's sign.
