@@ -67,6 +67,7 @@ public:
   std::vector<Diagnostic> warnings;
   Frame *frame = nullptr;
   mlir::OpBuilder builder;
+  int numWarps = 4; // that the kernel is compiled for
 
 private:
   void report(Pos pos, llvm::function_ref<Diagnostic(SourceLoc)> make);

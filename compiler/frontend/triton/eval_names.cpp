@@ -102,7 +102,7 @@ Value Evaluator::languageAttr(std::string_view attr) {
   if (std::optional<DT> t = parseLanguageType(attr)) return c.dtype(scalar(*t));
   if (attr == "pi32_t") return c.dtype(scalar(DT::I32).pointer());
   if (attr == "math" || attr == "extra" || attr == "core" || attr == "standard" || attr == "random" ||
-      attr == "libdevice" || attr == "semantic")
+      attr == "libdevice" || attr == "semantic" || attr == "target_info")
     return c.nameSpace(canonicalNamespace("tl." + std::string(attr)));
   if (attr == "PropagateNan") return c.nameSpace("tl.PropagateNan");
   if (attr == "TRITON_MAX_TENSOR_NUMEL") return Value::integer(1048576);
@@ -153,9 +153,16 @@ Value Evaluator::movedFunction(std::string_view ns, std::string_view attr) {
   return c.fail(diag::TrNoMember, ns == "tl" ? "triton.language" : "triton.language.math", attr);
 }
 
-/// What modules ask of the machine as they are loaded, and the function of kernels/std.py that answers.
+/// What modules ask of the machine as they are loaded, and kernels as they are compiled, and the function of kernels/std.py that answers.
 static constexpr std::pair<std::string_view, std::string_view> kAskedOfTheMachine[] = {
     {"triton.runtime.driver.active.get_current_target", "_current_target"},
+    {"tl.target_info.current_target", "_current_target"},
+    {"tl.target_info.is_cuda", "_is_cuda"},
+    {"tl.target_info.cuda_capability_geq", "_cuda_capability_geq"},
+    {"tl.target_info.is_hip", "_is_hip"},
+    {"tl.target_info.is_hip_cdna3", "_is_hip"},
+    {"tl.target_info.is_hip_cdna4", "_is_hip"},
+    {"tl.target_info.is_hip_gfx1250", "_is_hip"},
     {"torch.cuda.get_device_capability", "_device_capability"},
     {"torch.cuda.is_available", "_is_available"}};
 

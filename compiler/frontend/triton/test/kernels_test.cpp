@@ -619,6 +619,33 @@ f = other(1)
   EXPECT_TRUE(holds(compileText(source, r), "E1045")) << compileText(source, r);
 }
 
+TEST(Kernels, AskWhatTheyAreCompiledFor) {
+  const std::string source = R"(
+from triton.language.target_info import cuda_capability_geq, is_hip
+from triton.language import target_info
+@triton.jit
+def f(x):
+    v = 0.0
+    if cuda_capability_geq(10, 0):
+        v += 100
+    elif cuda_capability_geq(8):
+        v += 1
+    hip: tl.constexpr = is_hip() or tl.target_info.is_hip_cdna4()
+    if hip:
+        v += 100
+    if target_info.is_cuda() and target_info.current_target().backend == "cuda":
+        v += 2
+    i = tl.arange(0, tl.extra.cuda.num_threads())
+    tl.store(x + i, v * tl.extra.cuda.num_warps())
+)";
+  KernelRequest r;
+  r.signature = "*fp32";
+  r.function = "f";
+  r.numWarps = 2;
+  std::string text = compileText(source, r);
+  EXPECT_TRUE(holds(text, "dense<6.000000e+00> : tensor<64xf32>")) << text;
+}
+
 TEST(Kernels, TypesOfPyTorchAndConstexprsOfFunctions) {
   const std::string source = R"(
 _MIN = tl.constexpr(torch.finfo(torch.float32).min)
