@@ -501,6 +501,19 @@ private:
     return as(b.CreateOr(low, b.CreateShl(high, to.bits)), b.getIntNTy(2 * to.bits));
   }
 
+  /// Of a float's bits the upper 19, rounded to the nearest (ties to even, or away from 0) or towards 0; the rest is cleared.
+  Value *toTf32(Value *bits, bool even, bool away, bool relu, bool finite) {
+    auto c = [&](uint64_t v) { return llvm::ConstantInt::get(bits->getType(), v); };
+    Value *magnitude = b.CreateAnd(bits, c(0x7fffffff)), *isNan = b.CreateICmpUGT(magnitude, c(0x7f800000));
+    Value *r = bits;
+    if (even) r = b.CreateAdd(r, b.CreateAdd(c(0xfff), b.CreateAnd(b.CreateLShr(bits, 13), c(1))));
+    if (away) r = b.CreateAdd(r, c(0x1000));
+    r = b.CreateAnd(r, c(0xffffe000));
+    if (finite) r = b.CreateOr(b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, b.CreateAnd(r, c(0x7fffffff)), c(0x7f7fe000)), b.CreateAnd(bits, c(0x80000000)));
+    if (relu) r = b.CreateSelect(b.CreateICmpUGT(bits, c(0x7fffffff)), c(0), r);
+    return b.CreateSelect(isNan, c(0x7fffffff), r);
+  }
+
   /// cvt[.rounding][.ftz][.sat].TO.FROM
   Value *convert(llvm::ArrayRef<llvm::StringRef> name, llvm::ArrayRef<llvm::StringRef> in) {
     if (name.size() < 3) return nullptr;
@@ -509,12 +522,12 @@ private:
     llvm::StringRef target = name[name.size() - 2];
     if (target.ends_with("x2")) return convertPair(name, in);
     if (in.size() != 1) return nullptr;
-    if (target == "tf32" && name.back() == "f32" && has("rna")) {
-      // Half of the 13 dropped bits is added to the magnitude, then they are cleared.
-      Value *bits = operand(in[0], typeOf("b32"));
-      if (!bits) return nullptr;
-      bits = b.CreateAdd(bits, llvm::ConstantInt::get(bits->getType(), 0x1000));
-      return b.CreateAnd(bits, llvm::ConstantInt::get(bits->getType(), 0xffffe000u));
+    if (target == "tf32" && name.back() == "f32") {
+      const bool known = llvm::all_of(name.drop_front().drop_back(2), [](llvm::StringRef f) {
+        return f == "rn" || f == "rna" || f == "rz" || f == "relu" || f == "satfinite";
+      });
+      Value *bits = known && (has("rn") || has("rna") || has("rz")) ? operand(in[0], typeOf("b32")) : nullptr;
+      return bits ? toTf32(bits, has("rn"), has("rna"), has("relu"), has("satfinite")) : nullptr;
     }
     Type to = typeOf(target);
     if (!from || !to || from.type->isIntegerTy(1) || to.type->isIntegerTy(1)) return nullptr;
