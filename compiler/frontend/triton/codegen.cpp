@@ -507,6 +507,7 @@ Value Evaluator::evalIf(Expr *e) {
   if (!cond) return cond;
   if (!c.frame->kernel) {
     if (cond.kind == Kind::Opaque) return evalBoth(e, cond);
+    if (cond.isRuntime()) return c.failRuntime();
     return eval(truthy(cond) ? e->items[0] : e->items[2]);
   }
   cond = condition(cond, e->items[1]->pos, "if");

@@ -619,6 +619,30 @@ f = other(1)
   EXPECT_TRUE(holds(compileText(source, r), "E1045")) << compileText(source, r);
 }
 
+TEST(Kernels, TellFunctionsOfCompileTimeTheirTypes) {
+  const std::string source = R"(
+@triton.constexpr_function
+def get_dtype(what: tl.tensor | tl.tensor_descriptor) -> tl.dtype:
+    if isinstance(what, tl.tensor):
+        return what.dtype.element_ty
+    elif isinstance(what, tl.tensor_descriptor):
+        return what.dtype
+    raise ValueError(f"Invalid type: {type(what)}")
+@triton.jit
+def f(x, y):
+    d = tl.make_tensor_descriptor(y, shape=[16, 16], strides=[16, 1], block_shape=[8, 8])
+    t: tl.constexpr = get_dtype(x)
+    tl.static_assert(get_dtype(d) == tl.float16 and t.is_fp32())
+    i = tl.arange(0, 8)
+    tl.store(x + i, i.to(t))
+)";
+  KernelRequest r;
+  r.signature = "*fp32,*fp16";
+  r.function = "f";
+  std::string text = compileText(source, r);
+  EXPECT_TRUE(holds(text, "arith.sitofp")) << text;
+}
+
 TEST(Kernels, AskWhatTheyAreCompiledFor) {
   const std::string source = R"(
 from triton.language.target_info import cuda_capability_geq, is_hip
