@@ -194,6 +194,23 @@ class Launcher:
             return
         signature, constants, hints, arguments = [], {}, {}, []
 
+        def part(value):
+            """The type of a tuple's item, or what is known of it behind an equals sign."""
+            if isinstance(value, tuple):
+                return f"{type(value).__name__ if hasattr(value, '_fields') else ''}({','.join(map(part, value))})"
+            if hasattr(value, "data_ptr"):
+                arguments.append(Argument(ptr=value.data_ptr()))
+            elif isinstance(value, int) and not isinstance(value, bool) and value != 1:
+                arguments.append(Argument(i64=value if value < 1 << 63 else value - (1 << 64)))
+            elif isinstance(value, float):
+                arguments.append(Argument(f32=value))
+                return "fp32"
+            elif literal(value) is None:
+                raise NesoError(f"no way to give {type(value)} in a tuple")
+            else:
+                return "=" + literal(value)
+            return mangle_type(value)
+
         def add(value, name, p):
             annotated = p.annotation_type if not p.is_constexpr else None
             if hasattr(value, "data_ptr"):
@@ -223,6 +240,8 @@ class Launcher:
                 kind = annotated or "fp32"
                 signature.append(kind)
                 arguments.append(Argument(f64=value) if kind == "fp64" else Argument(f32=value))
+            elif isinstance(value, tuple):
+                signature.append(part(value))
             else:
                 raise NesoError(f"argument {name}: no way to give {type(value)}")
 
