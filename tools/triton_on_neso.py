@@ -125,9 +125,12 @@ class Launcher:
         self.neso = str(pathlib.Path(build).resolve() / "bin" / "neso")
         self.library = Library(library_of(build))
         self.folder = pathlib.Path(keep or tempfile.mkdtemp(prefix="neso_triton_"))
-        self.packages, self.rows, self.log = {}, {}, log
+        self.packages, self.rows, self.closed, self.log = {}, {}, {}, log
 
     def source(self, fn):
+        """FILE:NAME of the kernel; the file may be one that is written here."""
+        if fn in self.closed:
+            return self.closed[fn]
         code = fn.fn.__code__
         home = sys.modules.get(fn.fn.__module__)
         held = getattr(home, fn.fn.__name__, None)
@@ -135,10 +138,15 @@ class Launcher:
             held = getattr(held, "fn", None)
         if held is fn and "<locals>" not in fn.fn.__qualname__ and os.path.exists(code.co_filename) and fn.src in pathlib.Path(code.co_filename).read_text():
             return f"{code.co_filename}:{fn.fn.__name__}"
+        return self.close(fn)
+
+    def close(self, fn):
+        """Writes what the kernel refers to into a file of its own, with the values that it has here."""
         text = closed_source(fn)
         path = self.folder / f"{fn.fn.__name__}_{hashlib.sha1(text.encode()).hexdigest()[:12]}.py"
         path.write_text(text)
-        return f"{path}:{fn.fn.__name__}"
+        self.closed[fn] = f"{path}:{fn.fn.__name__}"
+        return self.closed[fn]
 
     def compile(self, fn, signature, constants, hints, options):
         source = self.source(fn)
@@ -163,6 +171,10 @@ class Launcher:
         done = path.exists() or subprocess.run([*command, "-o", str(path)], capture_output=True, text=True, timeout=300)
         if done is not True and done.returncode:
             error = done.stderr.strip()
+            if fn not in self.closed and error.startswith("error[E1003]"):
+                # A value that its module finds as it runs, and that this process knows.
+                self.close(fn)
+                return self.compile(fn, signature, constants, hints, options)
             row["errors"].append(" ".join(command) + "\n" + error)
             package = NesoError(error or f"neso ended with {done.returncode}")
         else:
