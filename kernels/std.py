@@ -14,6 +14,7 @@ class _GPUTarget(NamedTuple):
     warp_size: int
 
 
+@triton.constexpr_function
 def _current_target():
     """What triton.runtime.driver.active.get_current_target() says: libraries choose constants of their kernels by it. Their CUDA side
     is the one whose functions (libdevice, PTX idioms) every backend of ours accepts."""
@@ -29,6 +30,21 @@ def _device_capability(device=None):
 def _is_available():
     """torch.cuda.is_available() there."""
     return True
+
+
+@triton.constexpr_function
+def _is_cuda():
+    return _current_target().backend == "cuda"
+
+
+@triton.constexpr_function
+def _cuda_capability_geq(major, minor=0):
+    return _is_cuda() and _current_target().arch >= major * 10 + minor
+
+
+@triton.constexpr_function
+def _is_hip():
+    return _current_target().backend == "hip"
 
 
 @triton.constexpr_function

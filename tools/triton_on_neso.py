@@ -125,9 +125,12 @@ class Launcher:
         self.neso = str(pathlib.Path(build).resolve() / "bin" / "neso")
         self.library = Library(library_of(build))
         self.folder = pathlib.Path(keep or tempfile.mkdtemp(prefix="neso_triton_"))
-        self.packages, self.rows, self.log = {}, {}, log
+        self.packages, self.rows, self.closed, self.log = {}, {}, {}, log
 
     def source(self, fn):
+        """FILE:NAME of the kernel; the file may be one that is written here."""
+        if fn in self.closed:
+            return self.closed[fn]
         code = fn.fn.__code__
         home = sys.modules.get(fn.fn.__module__)
         held = getattr(home, fn.fn.__name__, None)
@@ -135,10 +138,15 @@ class Launcher:
             held = getattr(held, "fn", None)
         if held is fn and "<locals>" not in fn.fn.__qualname__ and os.path.exists(code.co_filename) and fn.src in pathlib.Path(code.co_filename).read_text():
             return f"{code.co_filename}:{fn.fn.__name__}"
+        return self.close(fn)
+
+    def close(self, fn):
+        """Writes what the kernel refers to into a file of its own, with the values that it has here."""
         text = closed_source(fn)
         path = self.folder / f"{fn.fn.__name__}_{hashlib.sha1(text.encode()).hexdigest()[:12]}.py"
         path.write_text(text)
-        return f"{path}:{fn.fn.__name__}"
+        self.closed[fn] = f"{path}:{fn.fn.__name__}"
+        return self.closed[fn]
 
     def compile(self, fn, signature, constants, hints, options):
         source = self.source(fn)
@@ -163,6 +171,10 @@ class Launcher:
         done = path.exists() or subprocess.run([*command, "-o", str(path)], capture_output=True, text=True, timeout=300)
         if done is not True and done.returncode:
             error = done.stderr.strip()
+            if fn not in self.closed and error.startswith("error[E1003]"):
+                # A value that its module finds as it runs, and that this process knows.
+                self.close(fn)
+                return self.compile(fn, signature, constants, hints, options)
             row["errors"].append(" ".join(command) + "\n" + error)
             package = NesoError(error or f"neso ended with {done.returncode}")
         else:
@@ -194,6 +206,23 @@ class Launcher:
             return
         signature, constants, hints, arguments = [], {}, {}, []
 
+        def part(value):
+            """The type of a tuple's item, or what is known of it behind an equals sign."""
+            if isinstance(value, tuple):
+                return f"{type(value).__name__ if hasattr(value, '_fields') else ''}({','.join(map(part, value))})"
+            if hasattr(value, "data_ptr"):
+                arguments.append(Argument(ptr=value.data_ptr()))
+            elif isinstance(value, int) and not isinstance(value, bool) and value != 1:
+                arguments.append(Argument(i64=value if value < 1 << 63 else value - (1 << 64)))
+            elif isinstance(value, float):
+                arguments.append(Argument(f32=value))
+                return "fp32"
+            elif literal(value) is None:
+                raise NesoError(f"no way to give {type(value)} in a tuple")
+            else:
+                return "=" + literal(value)
+            return mangle_type(value)
+
         def add(value, name, p):
             annotated = p.annotation_type if not p.is_constexpr else None
             if hasattr(value, "data_ptr"):
@@ -223,6 +252,8 @@ class Launcher:
                 kind = annotated or "fp32"
                 signature.append(kind)
                 arguments.append(Argument(f64=value) if kind == "fp64" else Argument(f32=value))
+            elif isinstance(value, tuple):
+                signature.append(part(value))
             else:
                 raise NesoError(f"argument {name}: no way to give {type(value)}")
 

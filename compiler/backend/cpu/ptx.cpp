@@ -347,6 +347,7 @@ private:
       if (op == "shf" && has("wrap"))
         return b.CreateIntrinsic(has("l") ? llvm::Intrinsic::fshl : llvm::Intrinsic::fshr, {t}, {x[1], x[0], x[2]});
       if (op == "prmt" && name32(t)) return permute(x);
+      if (op == "fns" && bits == 32) return findSet(x);
       if (op == "bfe" && bits == 32 && !type.isSigned) {
         // Field of x[2] bits from bit x[1] on; both count modulo 256.
         Value *at = b.CreateAnd(x[1], c(255)), *length = b.CreateAnd(x[2], c(255));
@@ -374,6 +375,28 @@ private:
   }
 
   static bool name32(llvm::Type *t) { return t->getScalarSizeInBits() == 32; }
+
+  /// fns: where the |x[2]|-th set bit of x[0] lies, counted from bit x[1] on, upwards or (x[2] < 0) downwards, or that bit itself
+  /// (x[2] == 0); ~0 where there is none.
+  Value *findSet(llvm::ArrayRef<Value *> x) {
+    llvm::Type *t = x[0]->getType();
+    auto c = [&](uint64_t v) { return llvm::ConstantInt::get(t, v, false, /*ImplicitTrunc=*/true); };
+    Value *down = b.CreateICmpSLT(x[2], c(0)), *here = b.CreateICmpEQ(x[2], c(0)), *there = b.CreateICmpULT(x[1], c(32));
+    Value *mask = b.CreateSelect(down, b.CreateUnaryIntrinsic(llvm::Intrinsic::bitreverse, x[0]), x[0]);
+    Value *base = b.CreateAnd(b.CreateSelect(down, b.CreateSub(c(31), x[1]), x[1]), c(31));
+    mask = b.CreateAnd(mask, b.CreateShl(b.CreateSelect(here, c(1), c(~0ull)), base));
+    Value *left = b.CreateSelect(here, c(1), b.CreateBinaryIntrinsic(llvm::Intrinsic::abs, x[2], b.getFalse())), *at = c(0);
+    for (unsigned width : {16, 8, 4, 2, 1}) {
+      Value *low = b.CreateUnaryIntrinsic(llvm::Intrinsic::ctpop, b.CreateAnd(mask, c((1u << width) - 1)));
+      Value *above = b.CreateICmpUGT(left, low);
+      left = b.CreateSelect(above, b.CreateSub(left, low), left);
+      mask = b.CreateSelect(above, b.CreateLShr(mask, width), mask);
+      at = b.CreateSelect(above, b.CreateAdd(at, c(width)), at);
+    }
+    Value *found = b.CreateAnd(b.CreateICmpEQ(left, c(1)), b.CreateICmpEQ(b.CreateAnd(mask, c(1)), c(1)));
+    at = b.CreateSelect(down, b.CreateSub(c(31), at), at);
+    return b.CreateSelect(b.CreateAnd(found, there), at, c(~0ull));
+  }
 
   /// prmt without a mode: byte i of the result is byte (selector nibble i) of the pair x[0], x[1]; its top bit spreads
   /// the byte's sign.
@@ -478,6 +501,19 @@ private:
     return as(b.CreateOr(low, b.CreateShl(high, to.bits)), b.getIntNTy(2 * to.bits));
   }
 
+  /// Of a float's bits the upper 19, rounded to the nearest (ties to even, or away from 0) or towards 0; the rest is cleared.
+  Value *toTf32(Value *bits, bool even, bool away, bool relu, bool finite) {
+    auto c = [&](uint64_t v) { return llvm::ConstantInt::get(bits->getType(), v); };
+    Value *magnitude = b.CreateAnd(bits, c(0x7fffffff)), *isNan = b.CreateICmpUGT(magnitude, c(0x7f800000));
+    Value *r = bits;
+    if (even) r = b.CreateAdd(r, b.CreateAdd(c(0xfff), b.CreateAnd(b.CreateLShr(bits, 13), c(1))));
+    if (away) r = b.CreateAdd(r, c(0x1000));
+    r = b.CreateAnd(r, c(0xffffe000));
+    if (finite) r = b.CreateOr(b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, b.CreateAnd(r, c(0x7fffffff)), c(0x7f7fe000)), b.CreateAnd(bits, c(0x80000000)));
+    if (relu) r = b.CreateSelect(b.CreateICmpUGT(bits, c(0x7fffffff)), c(0), r);
+    return b.CreateSelect(isNan, c(0x7fffffff), r);
+  }
+
   /// cvt[.rounding][.ftz][.sat].TO.FROM
   Value *convert(llvm::ArrayRef<llvm::StringRef> name, llvm::ArrayRef<llvm::StringRef> in) {
     if (name.size() < 3) return nullptr;
@@ -486,12 +522,12 @@ private:
     llvm::StringRef target = name[name.size() - 2];
     if (target.ends_with("x2")) return convertPair(name, in);
     if (in.size() != 1) return nullptr;
-    if (target == "tf32" && name.back() == "f32" && has("rna")) {
-      // Half of the 13 dropped bits is added to the magnitude, then they are cleared.
-      Value *bits = operand(in[0], typeOf("b32"));
-      if (!bits) return nullptr;
-      bits = b.CreateAdd(bits, llvm::ConstantInt::get(bits->getType(), 0x1000));
-      return b.CreateAnd(bits, llvm::ConstantInt::get(bits->getType(), 0xffffe000u));
+    if (target == "tf32" && name.back() == "f32") {
+      const bool known = llvm::all_of(name.drop_front().drop_back(2), [](llvm::StringRef f) {
+        return f == "rn" || f == "rna" || f == "rz" || f == "relu" || f == "satfinite";
+      });
+      Value *bits = known && (has("rn") || has("rna") || has("rz")) ? operand(in[0], typeOf("b32")) : nullptr;
+      return bits ? toTf32(bits, has("rn"), has("rna"), has("relu"), has("satfinite")) : nullptr;
     }
     Type to = typeOf(target);
     if (!from || !to || from.type->isIntegerTy(1) || to.type->isIntegerTy(1)) return nullptr;

@@ -149,6 +149,9 @@ Value Evaluator::unify(const Value &like, const Value &v) {
 
 Value Evaluator::sanitize(const Value &v) {
   if (v.isNumber()) return s.toTensor(v);
+  // A type of PyTorch is no value of a kernel.
+  if (v.kind == Kind::Namespace && std::string_view(static_cast<const char *>(v.data)).starts_with("torch."))
+    return c.fail(diag::TrOpaque, static_cast<const char *>(v.data));
   if (v.kind == Kind::Tuple) {
     Object *o;
     Value out = c.object(Kind::Tuple, &o);
@@ -504,6 +507,7 @@ Value Evaluator::evalIf(Expr *e) {
   if (!cond) return cond;
   if (!c.frame->kernel) {
     if (cond.kind == Kind::Opaque) return evalBoth(e, cond);
+    if (cond.isRuntime()) return c.failRuntime();
     return eval(truthy(cond) ? e->items[0] : e->items[2]);
   }
   cond = condition(cond, e->items[1]->pos, "if");

@@ -1,5 +1,6 @@
 #include "frontend/triton/context.h"
 
+#include "base/diagnostics/triton.h"
 #include "mlir/IR/Location.h"
 
 namespace neso::triton {
@@ -33,6 +34,17 @@ Value Context::object(Kind kind, Object **out) {
   Value v = Value::make(kind);
   v.o = *out;
   return v;
+}
+
+Value Context::failRuntime() {
+  std::string_view name = "a local of it";
+  for (const std::pair<std::string_view, Value> &l : frame->locals.entries)
+    if (l.second.isRuntime()) {
+      name = l.first;
+      break;
+    }
+  // At the call: what is wrong is the argument.
+  return fail(diag::TrConstexprArgument, frame->parent ? frame->parent->pos : frame->pos, frame->function ? frame->function->text : "a module", name);
 }
 
 Value Context::str(std::string s) {

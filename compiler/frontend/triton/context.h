@@ -42,6 +42,9 @@ public:
     return fail(kind, frame ? frame->pos : Pos{}, args...);
   }
 
+  /// A function that runs at compile time wants more of a run-time value than its type.
+  Value failRuntime();
+
   /// Once for a place: what is unrolled or inlined is read again and again.
   template <typename... Args> void warn(Diag kind, const Args &...args) {
     warn([&](SourceLoc at) { return makeDiag(kind, std::move(at), args...); });
@@ -67,6 +70,7 @@ public:
   std::vector<Diagnostic> warnings;
   Frame *frame = nullptr;
   mlir::OpBuilder builder;
+  int numWarps = 4; // that the kernel is compiled for
 
 private:
   void report(Pos pos, llvm::function_ref<Diagnostic(SourceLoc)> make);

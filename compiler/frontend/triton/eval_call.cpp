@@ -299,6 +299,10 @@ Value Evaluator::evalIn(Module *m, Expr *e) {
   return v;
 }
 
+static bool holdsRuntime(const Value &v) {
+  return v.isRuntime() || ((v.isSequence() || v.kind == Kind::Dict) && llvm::any_of(v.items(), holdsRuntime));
+}
+
 Value Evaluator::callFunction(Object *fn, CallArgs &args, Pos pos) {
   bool kernel = c.frame->kernel;
   if (kernel && !fn->jit && !fn->constexprFunction && !(fn->function->expr && fn->closure))
@@ -307,8 +311,6 @@ Value Evaluator::callFunction(Object *fn, CallArgs &args, Pos pos) {
   Scope locals;
   if (!bind(fn, args, locals)) return {};
   if (kernel && fn->jit) return inlineCall(fn, std::move(locals), pos);
-  for (const std::pair<std::string_view, Value> &l : locals.entries)
-    if (l.second.isRuntime()) return c.fail(diag::TrConstexprArgument, fn->text, l.first);
   Frame f;
   f.module = fn->module;
   f.function = fn;
@@ -327,9 +329,11 @@ Value Evaluator::callFunction(Object *fn, CallArgs &args, Pos pos) {
     Flow flow = runBlock(fn->function->body);
     result = flow == Flow::Fail ? Value{} : f.result;
   }
+  // It may ask a run-time value for its type; neither the value nor what is computed with it comes back.
+  if (result && holdsRuntime(result)) result = c.failRuntime();
   --depth_;
   c.frame = f.parent;
-  return result;
+  return c.error ? Value{} : result;
 }
 
 } // namespace neso::triton

@@ -374,8 +374,11 @@ Evaluator::Flow Evaluator::runAnnAssign(Stmt *st) {
 /// False, with an error, where only a run could know it.
 bool Evaluator::decided(const Value &v) {
   if (!v) return false;
-  if (v.kind != Kind::Opaque) return true;
-  c.fail(diag::TrOpaque, v.o->text);
+  if (v.kind != Kind::Opaque && !v.isRuntime()) return true;
+  if (v.isRuntime())
+    c.failRuntime();
+  else
+    c.fail(diag::TrOpaque, v.o->text);
   return false;
 }
 

@@ -102,7 +102,7 @@ Value Evaluator::languageAttr(std::string_view attr) {
   if (std::optional<DT> t = parseLanguageType(attr)) return c.dtype(scalar(*t));
   if (attr == "pi32_t") return c.dtype(scalar(DT::I32).pointer());
   if (attr == "math" || attr == "extra" || attr == "core" || attr == "standard" || attr == "random" ||
-      attr == "libdevice" || attr == "semantic")
+      attr == "libdevice" || attr == "semantic" || attr == "target_info")
     return c.nameSpace(canonicalNamespace("tl." + std::string(attr)));
   if (attr == "PropagateNan") return c.nameSpace("tl.PropagateNan");
   if (attr == "TRITON_MAX_TENSOR_NUMEL") return Value::integer(1048576);
@@ -116,21 +116,20 @@ Value Evaluator::hostAttr(std::string_view ns, std::string_view attr) {
   const std::string full = std::string(ns) + "." + std::string(attr);
   if (full == "os.environ" || full == "packaging.version" || full == "torch.version" || full == "torch.cuda" || full == "importlib.util")
     return c.nameSpace(full);
-  // Types of PyTorch, for torch.finfo and for comparisons.
+  // Types of PyTorch, for torch.finfo and for comparisons. A kernel may name them there as well, and assigns them to nothing.
   static constexpr std::string_view kTorchTypes[] = {
       "bfloat16", "double", "float", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "half", "int",
       "int16",    "int32",  "int64", "int8",    "long",    "short",   "uint16",        "uint32",      "uint8"};
-  if (ns == "torch" && !c.frame->kernel &&
-      std::find(std::begin(kTorchTypes), std::end(kTorchTypes), attr) != std::end(kTorchTypes))
+  if (ns == "torch" && std::find(std::begin(kTorchTypes), std::end(kTorchTypes), attr) != std::end(kTorchTypes))
     return c.nameSpace(full);
   // As for the active target: a PyTorch for CUDA.
   if (ns == "torch.version" && attr == "cuda") return c.str("12.8");
   if (ns == "torch.version" && (attr == "hip" || attr == "xpu")) return Value::none();
-  if (ns == "math") {
+  if (ns == "math" || ns == "torch" || ns == "numpy") {
     static constexpr std::pair<std::string_view, double> kConstants[] = {
         {"pi", 3.141592653589793}, {"e", 2.718281828459045}, {"tau", 6.283185307179586}};
     for (const std::pair<std::string_view, double> &k : kConstants)
-      if (k.first == attr) return Value::real(k.second);
+      if (k.first == attr && (attr != "tau" || ns == "math")) return Value::real(k.second);
     if (attr == "inf") return Value::real(HUGE_VAL);
     if (attr == "nan") return Value::real(std::nan(""));
   }
@@ -154,9 +153,16 @@ Value Evaluator::movedFunction(std::string_view ns, std::string_view attr) {
   return c.fail(diag::TrNoMember, ns == "tl" ? "triton.language" : "triton.language.math", attr);
 }
 
-/// What modules ask of the machine as they are loaded, and the function of kernels/std.py that answers.
+/// What modules ask of the machine as they are loaded, and kernels as they are compiled, and the function of kernels/std.py that answers.
 static constexpr std::pair<std::string_view, std::string_view> kAskedOfTheMachine[] = {
     {"triton.runtime.driver.active.get_current_target", "_current_target"},
+    {"tl.target_info.current_target", "_current_target"},
+    {"tl.target_info.is_cuda", "_is_cuda"},
+    {"tl.target_info.cuda_capability_geq", "_cuda_capability_geq"},
+    {"tl.target_info.is_hip", "_is_hip"},
+    {"tl.target_info.is_hip_cdna3", "_is_hip"},
+    {"tl.target_info.is_hip_cdna4", "_is_hip"},
+    {"tl.target_info.is_hip_gfx1250", "_is_hip"},
     {"torch.cuda.get_device_capability", "_device_capability"},
     {"torch.cuda.is_available", "_is_available"}};
 

@@ -376,7 +376,7 @@ Result<CompiledKernel> Compilation::run() {
   if (!types) return types.takeError();
   CompiledKernel out;
   out.name = info_.name;
-  out.numWarps = request_.numWarps.value_or(numWarps_);
+  out.numWarps = c_.numWarps = request_.numWarps.value_or(numWarps_);
   out.numStages = request_.numStages.value_or(numStages_);
   DiagnosticCapture capture(c_.builder.getContext());
   if (Status s = build(out, *types); !s) return s.takeError();

@@ -358,6 +358,8 @@ Value assume(Evaluator &e, const Builtin &, Args &a) {
   return Value::none();
 }
 
+/// Of the target that std.py names, on a CPU as well.
+Value warps(Evaluator &e, const Builtin &b, Args &) { return Value::integer(e.c.numWarps * (shortName(b) == "num_threads" ? 32 : 1)); }
 Value barrier(Evaluator &e, const Builtin &b, Args &) {
   std::string_view n = shortName(b);
   if (n == "debug_barrier") {
@@ -500,6 +502,8 @@ const std::vector<Builtin> kCoreFunctions = {
     {"tl.max_constancy", "input, values", hint},
     {"tl.assume", "cond", assume},
     {"tl.debug_barrier", "", barrier},
+    {"tl.extra.cuda.num_warps", "", warps},
+    {"tl.extra.cuda.num_threads", "", warps},
     {"tl.extra.cuda.gdc_wait", "", barrier},
     {"tl.extra.cuda.gdc_launch_dependents", "", barrier},
     {"tl.constexpr", "value", constexprCall},

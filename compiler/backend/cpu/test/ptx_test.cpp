@@ -49,6 +49,18 @@ std::vector<uint32_t> words(uint64_t seed) {
   return v;
 }
 
+/// fns as the manual writes it.
+uint32_t nthSet(uint32_t mask, uint32_t base, int32_t offset) {
+  if (offset == 0) return base < 32 && (mask >> base & 1) ? base : ~0u;
+  int count = std::abs(offset) - 1;
+  for (int64_t p = base; p >= 0 && p < 32; p += offset > 0 ? 1 : -1)
+    if ((mask >> p & 1) && count-- == 0) return static_cast<uint32_t>(p);
+  return ~0u;
+}
+
+bool isNan(uint32_t bits) { return (bits & 0x7fffffff) > 0x7f800000; }
+uint32_t tf32(uint32_t bits, uint32_t half) { return isNan(bits) ? 0x7fffffff : (bits + half) & 0xffffe000; }
+
 TEST(Ptx, Floats) {
   struct Case {
     const char *text;
@@ -105,6 +117,16 @@ TEST(Ptx, Words) {
       {"{ .reg .pred p; setp.lt.s32 p, $1, -5; selp.b32 $0, 7, $2, p; }",
        [](uint32_t x, uint32_t y) { return static_cast<int32_t>(x) < -5 ? 7 : y; }},
       {"popc.b32 $0, $1;", [](uint32_t x, uint32_t) { return static_cast<uint32_t>(std::popcount(x)); }},
+      {"fns.b32 $0, $1, 0, $2;", [](uint32_t x, uint32_t y) { return nthSet(x, 0, static_cast<int32_t>(y)); }},
+      {"{ .reg .b32 o; and.b32 o, $2, 63; sub.s32 o, o, 31; fns.b32 $0, $1, 11, o; }",
+       [](uint32_t x, uint32_t y) { return nthSet(x, 11, static_cast<int32_t>(y & 63) - 31); }},
+      {"{ .reg .b32 p, o; shr.u32 p, $1, 26; and.b32 o, $2, 7; sub.s32 o, o, 4; fns.b32 $0, $1, p, o; }",
+       [](uint32_t x, uint32_t y) { return nthSet(x, x >> 26, static_cast<int32_t>(y & 7) - 4); }},
+      {"cvt.rn.tf32.f32 $0, $1;", [](uint32_t x, uint32_t) { return tf32(x, 0xfff + (x >> 13 & 1)); }},
+      {"cvt.rna.tf32.f32 $0, $1;", [](uint32_t x, uint32_t) { return tf32(x, 0x1000); }},
+      {"cvt.rz.relu.tf32.f32 $0, $1;", [](uint32_t x, uint32_t) { return x >> 31 && !isNan(x) ? 0 : tf32(x, 0); }},
+      {"cvt.rn.satfinite.tf32.f32 $0, 0f7f7fffff;", [](uint32_t, uint32_t) { return 0x7f7fe000u; }},
+      {"cvt.rn.tf32.f32 $0, 0f7f7fffff;", [](uint32_t, uint32_t) { return 0x7f800000u; }},
       {"mad.lo.u32 $0, $1, $2, 3;", [](uint32_t x, uint32_t y) { return x * y + 3; }},
       {"{ .reg .b16 l, h; mov.b32 {l, h}, $1; mov.b32 $0, {h, l}; }", [](uint32_t x, uint32_t) { return x << 16 | x >> 16; }},
       {"{ .reg .b8 q<4>; mov.b32 {q0, q1, q2, q3}, $1; cvt.u32.u8 $0, q2; }", [](uint32_t x, uint32_t) { return x >> 16 & 255; }},

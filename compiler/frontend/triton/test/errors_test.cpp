@@ -41,6 +41,12 @@ def python(a): return a
 @triton.constexpr_function
 def host(a): return a
 @triton.constexpr_function
+def adds(a):
+    b = a + 1
+    return 3
+@triton.constexpr_function
+def chooses(a): return 1 if a else 2
+@triton.constexpr_function
 def raises(a): raise ValueError("no " + str(a))
 @triton.constexpr_function
 def spins(a):
@@ -238,6 +244,8 @@ const Case kCases[] = {
     {diag::TrTooManyArguments, "a = add(n, n, n)\n", 1, "too many positional arguments"},
     {diag::TrBadArgument, "a: tl.constexpr = len(B)\n", 1, "cannot take int"},
     {diag::TrConstexprArgument, "a: tl.constexpr = host(n)\n", 1, "run-time value"},
+    {diag::TrConstexprArgument, "a: tl.constexpr = adds(n)\n", 1, "adds runs at compile time, but its argument 'a' is a run-time value"},
+    {diag::TrConstexprArgument, "a: tl.constexpr = chooses(n)\n", 1, "run-time value"},
     {diag::TrConstexprCondition, "a = [i for i in (1, 2) if n > 0]\n", 1, "must be known at compile time"},
     {diag::TrConditionType, "if 'a':\n    pass\n", 1,
      "conditionals can only accept values of type {bool, int, NoneType}, not objects of type str"},

@@ -619,6 +619,57 @@ f = other(1)
   EXPECT_TRUE(holds(compileText(source, r), "E1045")) << compileText(source, r);
 }
 
+TEST(Kernels, TellFunctionsOfCompileTimeTheirTypes) {
+  const std::string source = R"(
+@triton.constexpr_function
+def get_dtype(what: tl.tensor | tl.tensor_descriptor) -> tl.dtype:
+    if isinstance(what, tl.tensor):
+        return what.dtype.element_ty
+    elif isinstance(what, tl.tensor_descriptor):
+        return what.dtype
+    raise ValueError(f"Invalid type: {type(what)}")
+@triton.jit
+def f(x, y):
+    d = tl.make_tensor_descriptor(y, shape=[16, 16], strides=[16, 1], block_shape=[8, 8])
+    t: tl.constexpr = get_dtype(x)
+    tl.static_assert(get_dtype(d) == tl.float16 and t.is_fp32())
+    i = tl.arange(0, 8)
+    tl.store(x + i, i.to(t))
+)";
+  KernelRequest r;
+  r.signature = "*fp32,*fp16";
+  r.function = "f";
+  std::string text = compileText(source, r);
+  EXPECT_TRUE(holds(text, "arith.sitofp")) << text;
+}
+
+TEST(Kernels, AskWhatTheyAreCompiledFor) {
+  const std::string source = R"(
+from triton.language.target_info import cuda_capability_geq, is_hip
+from triton.language import target_info
+@triton.jit
+def f(x):
+    v = 0.0
+    if cuda_capability_geq(10, 0):
+        v += 100
+    elif cuda_capability_geq(8):
+        v += 1
+    hip: tl.constexpr = is_hip() or tl.target_info.is_hip_cdna4()
+    if hip:
+        v += 100
+    if target_info.is_cuda() and target_info.current_target().backend == "cuda":
+        v += 2
+    i = tl.arange(0, tl.extra.cuda.num_threads())
+    tl.store(x + i, v * tl.extra.cuda.num_warps())
+)";
+  KernelRequest r;
+  r.signature = "*fp32";
+  r.function = "f";
+  r.numWarps = 2;
+  std::string text = compileText(source, r);
+  EXPECT_TRUE(holds(text, "dense<6.000000e+00> : tensor<64xf32>")) << text;
+}
+
 TEST(Kernels, TypesOfPyTorchAndConstexprsOfFunctions) {
   const std::string source = R"(
 _MIN = tl.constexpr(torch.finfo(torch.float32).min)
@@ -640,7 +691,8 @@ def f(x, y, n, B: tl.constexpr):
     i = tl.arange(0, B)
     v = tl.load(x + i, mask=i < n, other=lowest(x.type.element_ty))
     u = v.to(unsigned(v.dtype.primitive_bitwidth), bitcast=True)
-    tl.store(y + i, tl.maximum(v, _MIN) + (u > 5) + (i < _IMAX))
+    lowest_known = tl.where(i < n, v, -torch.finfo(torch.bfloat16).max) + (i < torch.iinfo(torch.int8).max)
+    tl.store(y + i, tl.maximum(v, _MIN) + (u > 5) + (i < _IMAX) + tl.where(lowest_known > -torch.inf, torch.pi, 0.0))
 )";
   KernelRequest r;
   r.signature = "*fp32,*fp32,i32";
@@ -648,6 +700,8 @@ def f(x, y, n, B: tl.constexpr):
   r.constexprs = {{"B", "32"}};
   std::string text = compileText(source, r);
   EXPECT_TRUE(holds(text, "dense<-3.40282347E+38>")) << text;
+  EXPECT_TRUE(holds(text, "dense<-3.38953139E+38>")) << text;
+  EXPECT_TRUE(holds(text, "dense<127>")) << text;
   EXPECT_TRUE(holds(text, "dense<0xFF800000>"));
   EXPECT_TRUE(holds(text, "dense<32767>"));
   EXPECT_TRUE(holds(text, "arith.cmpi ugt"));
