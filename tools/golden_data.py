@@ -692,6 +692,32 @@ def primitives():
     ]
 
 
+def sizes_in_doubles():
+    """Sizes that Python computes in doubles and rounds; 49, 98 and 147 are where it comes to one less than the fraction is."""
+    def shortest(x):
+        h, w = x.shape
+        k = 64 / torch.sym_min(h, w)
+        a, b = torch.sym_int(h * k), torch.sym_int(h / 3 * (64 / w))
+        return torch.nn.functional.interpolate(x[None, None], size=(a, 8), mode="nearest"), torch.arange(b) + a
+
+    def sides(x):
+        """As a vision model asks for its grid of positions."""
+        h, w = x.shape[0] // 14, x.shape[1] // 14
+        return x[: torch.sym_int((h + 0.1) / 14 * 14), : torch.sym_int(14 * ((w + 0.1) / 14))] * 2
+
+    def asserted(x):
+        n = int(64 / x.shape[0] * x.shape[1])
+        return x.flatten()[:n] * 2
+
+    sizes = [[f"f32 {h}x{w}"] for h, w in ((49, 49), (147, 49), (98, 196), (33, 147), (196, 147))]
+    A = {0: Dim.AUTO, 1: Dim.AUTO}
+    return [
+        c("shortest", shortest, "f32 147x98", more=sizes, dynamic=(A,)), c("sides", sides, "f32 70x98", more=[["f32 28x42"], ["f32 98x196"]], dynamic=(A,)),
+        # int() ties the size to that of the export.
+        c("asserted", asserted, "f32 20x5", more=[["f32 40x10"]], dynamic=(A,)),
+    ]
+
+
 def rows_of_masks():
     """Masks of more elements than are counted together, and of as many."""
     def taken(x):
@@ -707,4 +733,4 @@ def rows_of_masks():
 
 
 def groups():
-    return {"rows_of_masks": rows_of_masks(), "coordinates": coordinates(), "primitives": primitives(), "places": places(), "sampling": sampling(), "grouped_products": grouped_products(), "grouped_by_transformers": grouped_by_transformers(), "wide_bounds": wide_bounds(), "late_sorts": late_sorts(), "data_sizes": data_sizes(), "regions": regions(), "asserted_regions": asserted_regions()}
+    return {"rows_of_masks": rows_of_masks(), "sizes_in_doubles": sizes_in_doubles(), "coordinates": coordinates(), "primitives": primitives(), "places": places(), "sampling": sampling(), "grouped_products": grouped_products(), "grouped_by_transformers": grouped_by_transformers(), "wide_bounds": wide_bounds(), "late_sorts": late_sorts(), "data_sizes": data_sizes(), "regions": regions(), "asserted_regions": asserted_regions()}

@@ -55,7 +55,7 @@ struct Walker {
 
 } // namespace
 
-GuardReader::GuardReader(const graph::Model &model) : model_(model) {
+GuardReader::GuardReader(graph::Model &model) : model_(model) {
   std::vector<int> user;
   for (size_t i = 0; i < model.inputs.size(); ++i)
     if (model.inputs[i].kind == graph::Input::Kind::User || model.inputs[i].kind == graph::Input::Kind::Constant)
@@ -174,7 +174,15 @@ std::optional<Expr> GuardReader::read(std::string_view text, std::string &why) c
     plain += " " + name + " ";
     values.emplace(Symbol::size(name), value);
   }
-  Result<Expr> e = parseExpr(plain);
+  RoundedSizes rounded;
+  Result<Expr> e = parseExpr(plain, rounded);
+  for (RoundedSize &r : rounded.all()) {
+    if (!e) break;
+    for (Symbol s : symbolsOf(r.of))
+      if (!values.count(s)) return why = fmt::format("'{}' is no input", s.name()), std::nullopt;
+    mapWhole(r.of, [&](Expr whole) { return substitute(whole, values); });
+    values[r.symbol] = model_.rounded.symbolOf(r.rounding, std::move(r.of));
+  }
   if (!e && !mayBeNegative && isNeverNegative(plain, values)) return Expr(1);
   if (!e) {
     why = "it is no expression over sizes";

@@ -5,15 +5,15 @@
 namespace neso::pt2 {
 
 /// Reads one guard. Inputs are found by their path in model.inSpec, so inputs, inSpec and argumentNames must be set.
-/// nullopt, with the reason in `why`, if the guard speaks of what no expression can say.
+/// Numbers that it rounds from doubles are added to the model's. nullopt, with the reason in `why`, if the guard speaks of what no expression can say.
 class GuardReader {
 public:
-  explicit GuardReader(const graph::Model &model);
+  explicit GuardReader(graph::Model &model);
   std::optional<Expr> read(std::string_view text, std::string &why) const;
 
 private:
   std::optional<int> leafOf(std::string_view path) const;
-  const graph::Model &model_;
+  graph::Model &model_;
   std::map<std::string, int, std::less<>> leaves_; // "L['x'][0]" -> index into model.inputs
 };
 

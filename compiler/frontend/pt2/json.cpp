@@ -119,8 +119,10 @@ DType JsonReader::dtype(int64_t code, std::string_view what) {
 
 std::optional<Expr> JsonReader::tryExpression(std::string_view text) {
   auto [it, fresh] = expressions_.try_emplace(std::string(text));
+  const size_t before = rounded.all().size();
   if (fresh)
-    if (Result<Expr> e = parseExpr(text)) {
+    if (Result<Expr> e = parseExpr(text, rounded)) {
+      for (size_t k = before; k < rounded.all().size(); ++k) mapWhole(rounded.all()[k].of, [&](Expr whole) { return sizeNames.in(whole).value_or(whole); });
       if (std::optional<Expr> named = sizeNames.in(*e)) it->second = *named;
       else bad("neso_sizes", fmt::format("it calls a size what another is called in '{}'", text));
     }

@@ -272,6 +272,21 @@ private:
       m_.facts.setRange(r_.sizeNames.in(Symbol::size(name)), interval);
     }
     for (const auto &[symbol, size] : r_.hints()) m_.facts.setHint(symbol, size);
+    for (const RoundedSize &r : r_.rounded.all()) {
+      for (Symbol s : symbolsOf(r.of))
+        if (r_.floats.contains(s)) return r_.bad(print(r.rounding, r.of), "it is rounded from a float that data decides");
+    }
+    m_.rounded = r_.rounded;
+    boundRounded();
+  }
+
+  void boundRounded() {
+    for (const RoundedSize &r : m_.rounded.all()) m_.facts.setRange(r.symbol, {mayBeNegative(r.of, m_.facts) ? INT64_MIN : 0, INT64_MAX});
+  }
+
+  /// Whether a run knows it once the inputs are there.
+  bool needsRounded(Expr e) const {
+    return std::any_of(m_.rounded.all().begin(), m_.rounded.all().end(), [&](const RoundedSize &r) { return uses(e, r.symbol); });
   }
 
   void readGuards(Json root) {
@@ -285,9 +300,12 @@ private:
       std::optional<Expr> e = reader.read(text, why);
       if (!e)
         m_.warnings.push_back(makeDiag(diag::GuardIgnored, archive_.loc(), text, why));
+      else if (needsRounded(*e))
+        addAssertion(m_.assertions, {*e, fmt::format("the export's guard {} does not hold", text)});
       else if (!e->isConst() || e->isConst(0))
         m_.guards.push_back(*e);
     }
+    boundRounded();
   }
 
   const Archive &archive_;

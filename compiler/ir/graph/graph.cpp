@@ -28,6 +28,7 @@ ValueId Graph::addValue(std::string name, TensorType type) {
 
 void replaceSymbols(Model &m, const SymbolMap<Expr> &by) {
   for (const auto &[symbol, e] : by) m.facts.erase(symbol);
+  for (RoundedSize &r : m.rounded.all()) mapWhole(r.of, [&](Expr whole) { return substitute(whole, by); });
   forEachGraph(m.graph, [&](Graph &g) {
     auto change = [&](Expr &e) {
       if (e.valid()) e = substitute(e, by);

@@ -24,6 +24,7 @@
 #include "base/id.h"
 #include "ir/shape/assertion.h"
 #include "ir/shape/expr.h"
+#include "ir/shape/rounded.h"
 
 namespace neso::graph {
 
@@ -209,6 +210,7 @@ struct Model {
   std::vector<Weight> weights;
   std::vector<Storage> storages;
   Facts facts;                            // ranges of the size symbols
+  RoundedSizes rounded;                   // symbols that stand for numbers which a run rounds from doubles
   std::vector<Expr> guards;               // 0/1 expressions that must hold (guards_code), checked when the model runs
   std::vector<Assertion> assertions;      // on numbers that depend on data (torch._check), in the model's words
   std::string inSpec, outSpec;            // tree specs as torch's JSON text

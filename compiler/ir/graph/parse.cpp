@@ -364,6 +364,14 @@ private:
       if (name.failed()) return line.error(name.why);
       line.expect(":");
       m_.facts.setRange(s, line.interval());
+    } else if (line.eat("rounded")) {
+      Line name(line.until("="));
+      const Symbol s = name.symbol();
+      if (name.failed()) return line.error(name.why);
+      line.expect("=");
+      RoundedSizes one;
+      if (!parsePrinted(line.until(""), one) || one.all().empty()) return line.error("a number that is rounded is expected");
+      m_.rounded.add({s, one.all().back().rounding, one.all().back().of});
     } else if (line.eat("packs")) {
       line.expect("int4"), line.expect("as");
       m_.int4Packing = named(kInt4Packings, line.until(" ")).value_or(Int4Packing::Unknown);

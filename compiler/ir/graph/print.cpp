@@ -219,6 +219,7 @@ std::string print(const Model &m) {
   if (m.int4Packing != Int4Packing::Unknown) out += fmt::format("packs int4 as {}\n", name(m.int4Packing));
   for (const auto &[symbol, range] : m.facts.ranges())
     out += fmt::format("range {}: {}\n", symbol.str(), intervalText(range));
+  for (const RoundedSize &r : m.rounded.all()) out += fmt::format("rounded {} = {}\n", r.symbol.str(), print(r.rounding, r.of));
   for (Expr g : m.guards) out += fmt::format("guard {}\n", g.str());
   for (const Assertion &a : m.assertions) out += fmt::format("assert {} says {}\n", a.condition.str(), quoted(a.message));
   for (size_t k = 0; k < m.storages.size(); ++k) out += storage(m.storages[k], k);

@@ -4,9 +4,10 @@
 #include <cctype>
 #include <cmath>
 #include <cstdlib>
+#include <utility>
 
 #include "base/diagnostics/pt2.h"
-#include "ir/shape/expr.h"
+#include "ir/shape/rounded.h"
 
 namespace neso {
 namespace {
@@ -18,6 +19,8 @@ public:
   explicit Parser(std::string_view text) : text_(text) {}
   /// Of text that Expr::str() wrote.
   Parser(std::string_view text, const SymbolResolver &resolve) : text_(text), resolve_(&resolve) {}
+  /// Takes what is rounded from doubles, too.
+  Parser &with(RoundedSizes &rounded) { return rounded_ = &rounded, *this; }
 
   Result<Expr> run() {
     std::optional<Expr> e = disjunction();
@@ -222,6 +225,123 @@ private:
     eat("(");
     if (name == "Symbol") return symbolCall();
     if (name == "Float") return floatCall();
+    const std::optional<Rounding> rounding = rounded_ ? roundingOf(name) : std::nullopt;
+    if (!rounding) return plainCall(name);
+    // An expression of integers, where there is one that is exact.
+    const size_t inside = pos_;
+    if (std::optional<Expr> e = plainCall(name)) return e;
+    const std::string why = std::exchange(why_, "");
+    pos_ = inside;
+    std::optional<DoubleExpr> e = inDoubles();
+    if (e && eat(")")) return rounded_->symbolOf(*rounding, std::move(*e));
+    why_ = why;
+    return std::nullopt;
+  }
+  static std::optional<Rounding> roundingOf(const std::string &name) {
+    if (name == "TruncToInt" || name == "trunc") return Rounding::Trunc;
+    if (name == "FloorToInt" || name == "floor") return Rounding::Floor;
+    if (name == "CeilToInt" || name == "ceiling" || name == "ceil") return Rounding::Ceil;
+    return name == "RoundToInt" ? std::optional(Rounding::Round) : std::nullopt;
+  }
+  // A number as Python computes it in doubles: operators of one or two operands, whose order is known. A product is no part of a sum, of which a GPU makes one
+  // operator that rounds once.
+  std::optional<DoubleExpr> inDoubles() {
+    if (depth_ >= kMaxDepth) return error("nested too deeply");
+    const size_t start = pos_;
+    if (std::optional<DoubleExpr> whole = wholeIn(disjunction()); whole && (peek() == ',' || peek() == ')')) return whole;
+    pos_ = start, why_.clear();
+    ++depth_;
+    std::optional<DoubleExpr> a = productInDoubles();
+    while (a && eat("+")) a = joined(DoubleExpr::Kind::Add, std::move(*a), productInDoubles());
+    --depth_;
+    return a;
+  }
+  std::optional<DoubleExpr> productInDoubles() {
+    std::optional<DoubleExpr> a = factorInDoubles();
+    while (a) {
+      skipSpace();
+      if (text_.substr(pos_, 2) == "**") return error("no number in doubles");
+      if (const bool divides = eat("//"); divides || eat("%")) {
+        const std::optional<DoubleExpr> b = factorInDoubles();
+        if (!b || a->kind != DoubleExpr::Kind::Whole || b->kind != DoubleExpr::Kind::Whole || b->whole.isConst(0)) return error("no number in doubles");
+        a->whole = divides ? floorDiv(a->whole, b->whole) : mod(a->whole, b->whole);
+      } else if (eat("*"))
+        a = joined(DoubleExpr::Kind::Mul, std::move(*a), factorInDoubles());
+      else if (eat("/"))
+        a = joined(DoubleExpr::Kind::Div, std::move(*a), factorInDoubles());
+      else
+        break;
+    }
+    return a;
+  }
+  std::optional<DoubleExpr> wholeIn(std::optional<Expr> e) {
+    if (!e || hasFraction(*e) || hasSmear(*e)) return std::nullopt;
+    DoubleExpr out;
+    out.kind = DoubleExpr::Kind::Whole, out.whole = *e;
+    return out;
+  }
+  std::optional<DoubleExpr> joined(DoubleExpr::Kind kind, DoubleExpr a, std::optional<DoubleExpr> b) {
+    if (!b) return std::nullopt;
+    if (kind == DoubleExpr::Kind::Add && (a.kind == DoubleExpr::Kind::Mul || b->kind == DoubleExpr::Kind::Mul)) return error("a sum with a product of doubles");
+    // One form: the order of these two does not count.
+    if (kind != DoubleExpr::Kind::Div && print(*b) < print(a)) std::swap(a, *b);
+    DoubleExpr out;
+    out.kind = kind, out.of = {std::move(a), std::move(*b)};
+    return out;
+  }
+  std::optional<DoubleExpr> literal(std::string_view digits) {
+    const std::string number(digits);
+    char *stop = nullptr;
+    DoubleExpr out;
+    out.number = std::strtod(number.c_str(), &stop);
+    if (number.empty() || *stop != 0 || !std::isfinite(out.number)) return error("'" + number + "' is no usable number");
+    return out.number == std::floor(out.number) && std::fabs(out.number) < 0x1p53 ? wholeIn(Expr(static_cast<int64_t>(out.number))) : out;
+  }
+  std::optional<DoubleExpr> factorInDoubles() {
+    using Kind = DoubleExpr::Kind;
+    static constexpr std::pair<std::string_view, Kind> kOperators[] = {
+        {"Add", Kind::Add}, {"Mul", Kind::Mul}, {"IntTrueDiv", Kind::Div}, {"FloatTrueDiv", Kind::Div}, {"Min", Kind::Min}, {"Max", Kind::Max},
+        {"OpaqueUnaryFn_sqrt", Kind::Sqrt}, {"_sym_sqrt", Kind::Sqrt}, {"sqrt", Kind::Sqrt}};
+    if (eat("(")) {
+      std::optional<DoubleExpr> e = inDoubles();
+      return e && !eat(")") ? error("a ')' is missing") : e;
+    }
+    const size_t start = pos_;
+    if (const size_t end = std::min(text_.find_first_not_of("0123456789.", pos_), text_.size()); text_.substr(pos_, end - pos_).find('.') != std::string_view::npos) {
+      if (end < text_.size() && (text_[end] == 'e' || text_[end] == 'E')) return error("no number in doubles");
+      pos_ = end;
+      return literal(text_.substr(start, end - start));
+    }
+    std::string name = std::isalpha(static_cast<unsigned char>(peek())) || peek() == '_' ? word() : "";
+    if (size_t dot = name.rfind('.'); dot != std::string::npos) name = name.substr(dot + 1);
+    const auto *known = std::find_if(std::begin(kOperators), std::end(kOperators), [&](const auto &o) { return o.first == name; });
+    const bool same = name == "ToFloat" || name == "sym_float" || name == "Identity";
+    if (name == "Float" && eat("(")) {
+      const char quote = peek();
+      const size_t end = quote == '\'' || quote == '"' ? text_.find(quote, pos_ + 1) : std::string_view::npos;
+      const size_t close = end == std::string_view::npos ? end : text_.find(')', end);
+      if (close == std::string_view::npos) return error("Float needs a quoted number");
+      const std::string_view digits = text_.substr(pos_ + 1, end - pos_ - 1);
+      pos_ = close + 1;
+      return literal(digits);
+    }
+    if ((known == std::end(kOperators) && !same) || !eat("(")) {
+      pos_ = start;
+      std::optional<DoubleExpr> whole = wholeIn(unary());
+      return whole ? whole : error("no number in doubles");
+    }
+    std::optional<DoubleExpr> a = inDoubles();
+    if (a && !same && known->second != Kind::Sqrt) {
+      if (!eat(",")) return error("operators of two doubles are understood");
+      a = joined(known->second, std::move(*a), inDoubles());
+    } else if (a && !same) {
+      DoubleExpr root;
+      root.kind = Kind::Sqrt, root.of = {std::move(*a)};
+      a = std::move(root);
+    }
+    return a && !eat(")") ? error("operators of two doubles are understood") : a;
+  }
+  std::optional<Expr> plainCall(const std::string &name) {
     std::vector<Expr> args;
     if (!eat(")")) {
       do {
@@ -484,6 +604,7 @@ private:
 
   std::string_view text_;
   const SymbolResolver *resolve_ = nullptr;
+  RoundedSizes *rounded_ = nullptr;
   size_t pos_ = 0;
   int depth_ = 0;
   std::vector<Decimal> decimals_;
@@ -495,5 +616,10 @@ private:
 
 Result<Expr> parseExpr(std::string_view text) { return Parser(text).run(); }
 Result<Expr> parsePrinted(std::string_view text, const SymbolResolver &resolve) { return Parser(text, resolve).run(); }
+Result<Expr> parseExpr(std::string_view text, RoundedSizes &rounded) { return Parser(text).with(rounded).run(); }
+Result<Expr> parsePrinted(std::string_view text, RoundedSizes &rounded) {
+  const SymbolResolver resolve = Symbol::fromText;
+  return Parser(text, resolve).with(rounded).run();
+}
 
 } // namespace neso

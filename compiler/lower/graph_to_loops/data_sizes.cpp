@@ -116,6 +116,38 @@ void Lowering::define(const Tensor &x, Expr wanted) {
   require(eq(given, wanted), fmt::format("'{}' gives {{{}}} where the model says {}{}", current ? current->name : "", given.str(), wanted.str(), where()));
 }
 
+/// The number; nothing is divided by 0.
+static Val inDoubles(BodyBuilder &b, const DoubleExpr &e) {
+  using Kind = DoubleExpr::Kind;
+  auto of = [&](size_t k) { return inDoubles(b, e.of[k]); };
+  switch (e.kind) {
+  case Kind::Whole: return b.cast(b.index(e.whole), DType::F64);
+  case Kind::Number: return b.constant(DType::F64, e.number);
+  case Kind::Add: return of(0) + of(1);
+  case Kind::Mul: return of(0) * of(1);
+  case Kind::Div: return of(0) / of(1);
+  case Kind::Min: return vmin(of(0), of(1));
+  case Kind::Max: return vmax(of(0), of(1));
+  case Kind::Sqrt: return un(OpKind::Sqrt, of(0));
+  }
+  NESO_UNREACHABLE("operator of doubles");
+}
+
+static void demandDivisors(Lowering &ctx, const DoubleExpr &e) {
+  for (const DoubleExpr &o : e.of) demandDivisors(ctx, o);
+  if (e.kind == DoubleExpr::Kind::Div && e.of[1].kind == DoubleExpr::Kind::Whole && ctx.facts.rangeOf(e.of[1].whole).lo <= 0)
+    ctx.require(ne(e.of[1].whole, 0), "division by zero where a size is computed");
+}
+
+void defineRounded(Lowering &ctx, const RoundedSize &size) {
+  constexpr OpKind kKinds[] = {OpKind::Trunc, OpKind::Floor, OpKind::Ceil, OpKind::Round};
+  demandDivisors(ctx, size.of);
+  const Tensor number = Tensor::lazy(ctx, DType::I64, {}, [&](BodyBuilder &b, const Index &) {
+    return b.cast(un(kKinds[static_cast<size_t>(size.rounding)], inDoubles(b, size.of)), DType::I64);
+  });
+  ctx.define(number.realize(), size.symbol);
+}
+
 // ---- what a mask takes
 
 Tensor countUp(const Tensor &mask) {

@@ -1,5 +1,6 @@
 // Where a mask is true, as tensors whose size the data decides.
 #pragma once
+#include "ir/shape/rounded.h"
 #include "lower/graph_to_loops/tensor_ops.h"
 
 namespace neso::lower {
@@ -10,6 +11,8 @@ namespace neso::lower {
 Tensor positionsOf(const Tensor &mask, Expr count, const Tensor &counted = {});
 /// [n] I64 of a flat mask: how many elements up to each, itself among them, are true.
 Tensor countUp(const Tensor &mask);
+/// Computes a number that is rounded from doubles, of numbers that are known, and reads it into its symbol.
+void defineRounded(Lowering &ctx, const RoundedSize &size);
 /// Flat positions in a tensor of `sizes` as one index a dimension.
 Tensors coordinatesOf(const Tensor &positions, const Sizes &sizes);
 

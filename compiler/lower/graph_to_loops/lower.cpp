@@ -7,6 +7,7 @@
 #include "ir/graph/ops.h"
 #include "ir/graph/visit.h"
 #include "lower/graph_to_loops/cost.h"
+#include "lower/graph_to_loops/data_sizes.h"
 #include "lower/graph_to_loops/in_place.h"
 #include "lower/graph_to_loops/model_lowering.h"
 
@@ -75,6 +76,7 @@ void ModelLowering::lowerWhole(const graph::Graph &g, Values &values, const std:
     for (const AttentionMask &mask : match.masks) userKernels_.memory().readAt(mask.value, *node);
   }
   for (const graph::Node &node : g.nodes) {
+    roundSizes();
     lowerNode(g, node, values);
     checkSizes(g, node);
   }
@@ -474,6 +476,14 @@ void ModelLowering::learnInputs() {
     for (Expr e : v.type.sizes) ctx_.learn(e);
     for (Expr e : v.type.strides) ctx_.learn(e);
     ctx_.learn(v.expr);
+  }
+}
+
+/// Computes the numbers that are rounded from doubles, as soon as what they are made of is known.
+void ModelLowering::roundSizes() {
+  for (const RoundedSize &r : model_.rounded.all()) {
+    const std::vector<Symbol> of = symbolsOf(r.of);
+    if (!ctx_.isKnown(Expr(r.symbol)) && std::all_of(of.begin(), of.end(), [&](Symbol s) { return ctx_.isKnown(Expr(s)); })) defineRounded(ctx_, r);
   }
 }
 

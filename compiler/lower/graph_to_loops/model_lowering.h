@@ -41,6 +41,7 @@ private:
   /// Lowers the nodes of a graph whose inputs have their values. `own`: buffers around the graph that it may write, since nobody else needs
   /// what they hold.
   void lowerWhole(const graph::Graph &g, Values &values, const std::set<BufferId> &own = {});
+  void roundSizes();
   BufferId addInputBuffer(const std::string &name, loops::Buffer::Kind kind, DType dtype, Expr elements, int64_t position);
   Sizes stridesOfInput(const graph::Input &in, const graph::TensorType &type, const ValueSet &addressed);
   void addInputs();

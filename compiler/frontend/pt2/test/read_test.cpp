@@ -172,6 +172,19 @@ TEST(Read, AGuardIsAnExpression) {
   EXPECT_EQ(m->warnings[0].kind, diag::GuardIgnored);
 }
 
+// A number that Python rounds from doubles is a symbol, which a run knows once it has computed it.
+TEST(Read, AGuardOfARoundedNumberIsAnAssertion) {
+  test::Members members = test::membersOf("sizes.pt2");
+  std::string &json = test::member(members, "models/model.json");
+  ASSERT_TRUE(test::replace(json, "\"guards_code\": [", "\"guards_code\": [\"math.trunc((64 / torch.sym_min(L['x'].size()[0], 9))*torch.sym_float(L['x'].size()[0])) == 64\", "));
+  Result<graph::Model> m = test::read(test::zip(members));
+  ASSERT_TRUE(m) << m.error().str();
+  EXPECT_TRUE(m->warnings.empty());
+  ASSERT_EQ(m->rounded.all().size(), 1u);
+  ASSERT_FALSE(m->assertions.empty());
+  EXPECT_EQ(m->assertions.back().condition, eq(m->rounded.all()[0].symbol, 64));
+}
+
 // def forward(self, *x): the file names the leaves x_0, …, and guards say L['x'][0].
 TEST(Read, AGuardOfSeveralPositionalArguments) {
   test::Members members = test::membersOf("sizes.pt2");

@@ -1,5 +1,6 @@
 #include "base/diagnostics/pt2.h"
 #include "ir/shape/expr.h"
+#include "ir/shape/rounded.h"
 #include "ir/shape/usual.h"
 
 #include <gtest/gtest.h>
@@ -326,4 +327,38 @@ TEST(ParseExpr, DecimalFractionsAreThoseOfDoubles) {
       }
     }
   EXPECT_GT(read, 800);
+}
+
+TEST(ParseExpr, WhatIsRoundedFromDoubles) {
+  using namespace neso;
+  RoundedSizes sizes;
+  const Expr h = Symbol::size("s0"), w = Symbol::size("s1");
+  auto read = [&](const char *text) {
+    Result<Expr> e = parseExpr(text, sizes);
+    EXPECT_TRUE(e) << text;
+    return e ? *e : Expr();
+  };
+  // A whole number where there is an exact expression, a symbol elsewhere; equal ones have one.
+  EXPECT_EQ(read("TruncToInt(Mul(Float('2.5'), ToFloat(Symbol('s0'))))"), floorDiv(5 * h, 2));
+  EXPECT_TRUE(sizes.all().empty());
+  const Expr scaled = read("TruncToInt(Mul(IntTrueDiv(Integer(64), Min(Symbol('s0'), Symbol('s1'))), ToFloat(Symbol('s0'))))");
+  ASSERT_EQ(sizes.all().size(), 1u);
+  EXPECT_EQ(scaled, Expr(sizes.all()[0].symbol));
+  EXPECT_EQ(print(sizes.all()[0].rounding, sizes.all()[0].of), "TruncToInt(Mul(FloatTrueDiv(ToFloat(64), ToFloat(min(s0, s1))), ToFloat(s0)))");
+  EXPECT_EQ(read("Mul(Integer(3), Max(Integer(1), TruncToInt(Mul(ToFloat(Symbol('s0')), FloatTrueDiv(Float('64.0'), ToFloat(Min(Symbol('s0'), Symbol('s1'))))))))"), 3 * max(1, scaled));
+  EXPECT_EQ(read("math.trunc((64 / torch.sym_min(s0, s1))*torch.sym_float(s0)) != 1"), ne(scaled, 1));
+  EXPECT_EQ(sizes.all().size(), 1u);
+  EXPECT_EQ(read("math.ceil((0.5 + s0 // 14) / 14.0)"), read("CeilToInt(FloatTrueDiv(Add(ToFloat(FloorDiv(Symbol('s0'), Integer(14))), Float('0.5')), Float('14.0')))"));
+  EXPECT_EQ(sizes.all().size(), 2u);
+  // What it prints is read again.
+  for (const RoundedSize &r : std::vector<RoundedSize>(sizes.all())) {
+    RoundedSizes again;
+    ASSERT_TRUE(parsePrinted(print(r.rounding, r.of), again));
+    ASSERT_EQ(again.all().size(), 1u);
+    EXPECT_EQ(print(again.all()[0].rounding, again.all()[0].of), print(r.rounding, r.of));
+  }
+  // An order that nobody knows, and sums that a GPU would round once.
+  for (const char *text : {"FloorToInt(Mul(Integer(3), Float('0.1'), Symbol('s0')))", "FloorToInt(Add(Mul(Float('0.1'), Symbol('s0')), Integer(1)))", "math.trunc(0.1*s0 + 0.5)", "math.trunc(1e400*s0)",
+                           "FloorToInt(FloatPow(Symbol('s0'), Float('0.5')))", "Mul(Float('0.1'), Symbol('s0'))", "math.trunc(0.1*s0", "math.trunc((0.1*s0)", "math.trunc(/s0)"})
+    EXPECT_FALSE(parseExpr(text, sizes)) << text;
 }
