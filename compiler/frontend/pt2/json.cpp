@@ -122,9 +122,10 @@ std::optional<Expr> JsonReader::tryExpression(std::string_view text) {
   const size_t before = rounded.all().size();
   if (fresh)
     if (Result<Expr> e = parseExpr(text, rounded)) {
-      for (size_t k = before; k < rounded.all().size(); ++k) mapWhole(rounded.all()[k].of, [&](Expr whole) { return sizeNames.in(whole).value_or(whole); });
       if (std::optional<Expr> named = sizeNames.in(*e)) it->second = *named;
       else bad("neso_sizes", fmt::format("it calls a size what another is called in '{}'", text));
+    } else {
+      rounded.all().erase(rounded.all().begin() + static_cast<ptrdiff_t>(before), rounded.all().end());
     }
   return it->second.valid() ? std::optional(it->second) : std::nullopt;
 }

@@ -63,7 +63,7 @@ public:
   graph::TensorType tensorType(Json meta, std::string_view name, bool mayBeSparse = false);
 
   SizeNames sizeNames;               // of the user's; every expression that is read has them
-  RoundedSizes rounded;              // what expressions call a number that is rounded from doubles
+  RoundedSizes rounded;              // what expressions call a number that is rounded from doubles, of sizes as the file names them
   std::unordered_set<Symbol> floats; // symbols that stand for floats
   std::string node;     // the graph node being read, for diagnostics
   SourceLoc sourceLine; // its line of the model

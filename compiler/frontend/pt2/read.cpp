@@ -277,6 +277,7 @@ private:
         if (r_.floats.contains(s)) return r_.bad(print(r.rounding, r.of), "it is rounded from a float that data decides");
     }
     m_.rounded = r_.rounded;
+    for (RoundedSize &r : m_.rounded.all()) mapWhole(r.of, [&](Expr whole) { return r_.sizeNames.in(whole).value_or(whole); });
     boundRounded();
   }
 

@@ -13,6 +13,8 @@ namespace neso {
 namespace {
 
 constexpr int kMaxDepth = 200;
+/// Of numbers in doubles, in one text.
+constexpr int kMostTries = 2000;
 
 class Parser {
 public:
@@ -246,7 +248,8 @@ private:
   // A number as Python computes it in doubles: operators of one or two operands, whose order is known. A product is no part of a sum, of which a GPU makes one
   // operator that rounds once.
   std::optional<DoubleExpr> inDoubles() {
-    if (depth_ >= kMaxDepth) return error("nested too deeply");
+    // Each bracket is read in two ways, and so is what is in it.
+    if (depth_ >= kMaxDepth || ++tries_ > kMostTries) return error("nested too deeply");
     const size_t start = pos_;
     if (std::optional<DoubleExpr> whole = wholeIn(disjunction()); whole && (peek() == ',' || peek() == ')')) return whole;
     pos_ = start, why_.clear();
@@ -265,12 +268,13 @@ private:
         const std::optional<DoubleExpr> b = factorInDoubles();
         if (!b || a->kind != DoubleExpr::Kind::Whole || b->kind != DoubleExpr::Kind::Whole || b->whole.isConst(0)) return error("no number in doubles");
         a->whole = divides ? floorDiv(a->whole, b->whole) : mod(a->whole, b->whole);
-      } else if (eat("*"))
+      } else if (eat("*")) {
         a = joined(DoubleExpr::Kind::Mul, std::move(*a), factorInDoubles());
-      else if (eat("/"))
+      } else if (eat("/")) {
         a = joined(DoubleExpr::Kind::Div, std::move(*a), factorInDoubles());
-      else
+      } else {
         break;
+      }
     }
     return a;
   }
@@ -606,7 +610,7 @@ private:
   const SymbolResolver *resolve_ = nullptr;
   RoundedSizes *rounded_ = nullptr;
   size_t pos_ = 0;
-  int depth_ = 0;
+  int depth_ = 0, tries_ = 0;
   std::vector<Decimal> decimals_;
   std::vector<Smear> smears_;
   std::string why_;

@@ -357,6 +357,12 @@ TEST(ParseExpr, WhatIsRoundedFromDoubles) {
     ASSERT_EQ(again.all().size(), 1u);
     EXPECT_EQ(print(again.all()[0].rounding, again.all()[0].of), print(r.rounding, r.of));
   }
+  // No text takes long.
+  EXPECT_TRUE(parseExpr("math.trunc(" + std::string(150, '(') + "64 / s0" + std::string(150, ')') + ")", sizes));
+  EXPECT_FALSE(parseExpr("math.trunc(" + std::string(250, '(') + "64 / s0" + std::string(250, ')') + ")", sizes));
+  std::string nested = "Mul(Float('0.1'), Symbol('s0'))";
+  for (int k = 0; k < 60; ++k) nested = "TruncToInt(Mul(Float('0.1'), Add(Float('0.7'), " + nested + ")))";
+  EXPECT_FALSE(parseExpr(nested, sizes));
   // An order that nobody knows, and sums that a GPU would round once.
   for (const char *text : {"FloorToInt(Mul(Integer(3), Float('0.1'), Symbol('s0')))", "FloorToInt(Add(Mul(Float('0.1'), Symbol('s0')), Integer(1)))", "math.trunc(0.1*s0 + 0.5)", "math.trunc(1e400*s0)",
                            "FloorToInt(FloatPow(Symbol('s0'), Float('0.5')))", "Mul(Float('0.1'), Symbol('s0'))", "math.trunc(0.1*s0", "math.trunc((0.1*s0)", "math.trunc(/s0)"})
