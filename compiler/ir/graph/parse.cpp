@@ -369,9 +369,9 @@ private:
       const Symbol s = name.symbol();
       if (name.failed()) return line.error(name.why);
       line.expect("=");
-      RoundedSizes one;
-      if (!parsePrinted(line.until(""), one) || one.all().empty()) return line.error("a number that is rounded is expected");
-      m_.rounded.add({s, one.all().back().rounding, one.all().back().of});
+      Result<RoundedSize> size = parseRounded(line.remainder(), s);
+      if (!size) return line.error("a number that is rounded is expected");
+      m_.rounded.add(std::move(*size));
     } else if (line.eat("packs")) {
       line.expect("int4"), line.expect("as");
       m_.int4Packing = named(kInt4Packings, line.until(" ")).value_or(Int4Packing::Unknown);

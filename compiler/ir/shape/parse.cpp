@@ -34,6 +34,17 @@ public:
     return *e;
   }
 
+  /// A number that is rounded from doubles and no more, though there may be an exact expression for it.
+  Result<RoundedSize> runRounded(Symbol symbol) {
+    const std::optional<Rounding> rounding = roundingOf(word());
+    std::optional<DoubleExpr> e = rounding && eat("(") ? inDoubles() : error("no number that is rounded");
+    if (e && !eat(")")) e = error("a ')' is missing");
+    skipSpace();
+    if (e && pos_ != text_.size()) e = error("unexpected text at position " + std::to_string(pos_ + 1));
+    if (!e) return fail(diag::BadExpression, {}, text_, why_);
+    return RoundedSize{symbol, *rounding, std::move(*e)};
+  }
+
 private:
   std::nullopt_t error(std::string why) {
     if (why_.empty()) why_ = std::move(why);
@@ -621,9 +632,9 @@ private:
 Result<Expr> parseExpr(std::string_view text) { return Parser(text).run(); }
 Result<Expr> parsePrinted(std::string_view text, const SymbolResolver &resolve) { return Parser(text, resolve).run(); }
 Result<Expr> parseExpr(std::string_view text, RoundedSizes &rounded) { return Parser(text).with(rounded).run(); }
-Result<Expr> parsePrinted(std::string_view text, RoundedSizes &rounded) {
+Result<RoundedSize> parseRounded(std::string_view text, Symbol symbol) {
   const SymbolResolver resolve = Symbol::fromText;
-  return Parser(text, resolve).with(rounded).run();
+  return Parser(text, resolve).runRounded(symbol);
 }
 
 } // namespace neso

@@ -54,6 +54,7 @@ template <typename F> void mapWhole(DoubleExpr &e, F &&f) {
 
 /// As parseExpr, but what is rounded from doubles becomes a symbol of `rounded`.
 Result<Expr> parseExpr(std::string_view text, RoundedSizes &rounded);
-Result<Expr> parsePrinted(std::string_view text, RoundedSizes &rounded);
+/// Reads what print() writes of a size that has that symbol.
+Result<RoundedSize> parseRounded(std::string_view text, Symbol symbol);
 
 } // namespace neso
