@@ -285,7 +285,7 @@ private:
     for (const RoundedSize &r : m_.rounded.all()) m_.facts.setRange(r.symbol, {mayBeNegative(r.of, m_.facts) ? INT64_MIN : 0, INT64_MAX});
   }
 
-  /// Whether a run knows it once the inputs are there.
+  /// Whether it speaks of a number that a run has to compute first.
   bool needsRounded(Expr e) const {
     return std::any_of(m_.rounded.all().begin(), m_.rounded.all().end(), [&](const RoundedSize &r) { return uses(e, r.symbol); });
   }

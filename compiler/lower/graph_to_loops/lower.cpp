@@ -80,6 +80,7 @@ void ModelLowering::lowerWhole(const graph::Graph &g, Values &values, const std:
     lowerNode(g, node, values);
     checkSizes(g, node);
   }
+  roundSizes(); // what only an assertion asks for
   userKernels_.leave();
   scopes_.pop_back();
 }
