@@ -715,6 +715,7 @@ def sizes_in_doubles():
         c("shortest", shortest, "f32 147x98", more=sizes, dynamic=(A,)), c("sides", sides, "f32 70x98", more=[["f32 28x42"], ["f32 98x196"]], dynamic=(A,)),
         # int() ties the size to that of the export.
         c("asserted", asserted, "f32 20x5", more=[["f32 40x10"]], dynamic=(A,)),
+        c("only_asserted", lambda x: (asserted(x), x)[1], "f32 20x5", more=[["f32 40x10"]], dynamic=(A,)),
     ]
 
 
