@@ -54,7 +54,7 @@ void store(OpBuilder &b, Location loc, Value ptr, Value value, Value mask) {
   tt::StoreOp::create(b, loc, ptr, value, mask, tt::CacheModifier::NONE);
 }
 
-void atomicRmw(OpBuilder &b, Location loc, AtomicKind kind, Value ptr, Value value, Value mask, bool inTurn) {
+Value atomicRmw(OpBuilder &b, Location loc, AtomicKind kind, Value ptr, Value value, Value mask, bool inTurn) {
   tt::RMWOp op = tt::RMWOp::ADD;
   switch (kind) {
   case AtomicKind::Add: op = tt::RMWOp::ADD; break;
@@ -67,6 +67,7 @@ void atomicRmw(OpBuilder &b, Location loc, AtomicKind kind, Value ptr, Value val
   auto rmw = tt::AtomicRMWOp::create(b, loc, value.getType(), op, ptr, value, mask, tt::MemSemantic::RELAXED,
                                      tt::MemSyncScope::GPU);
   if (inTurn) rmw->setAttr(kInTurnAttr, b.getUnitAttr());
+  return rmw;
 }
 
 Value bitcast(OpBuilder &b, Location loc, Value x, Type to) { return tt::BitcastOp::create(b, loc, to, x); }

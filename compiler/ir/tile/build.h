@@ -27,9 +27,9 @@ mlir::Value addptr(mlir::OpBuilder &b, mlir::Location loc, mlir::Value ptr, mlir
 mlir::Value load(mlir::OpBuilder &b, mlir::Location loc, mlir::Value ptr, mlir::Value mask, mlir::Value other,
                  bool once = false);
 void store(mlir::OpBuilder &b, mlir::Location loc, mlir::Value ptr, mlir::Value value, mlir::Value mask);
-/// Relaxed, device scope; the old value is not used. inTurn: no other program runs meanwhile, and the elements update in their order.
-void atomicRmw(mlir::OpBuilder &b, mlir::Location loc, AtomicKind kind, mlir::Value ptr, mlir::Value value,
-               mlir::Value mask, bool inTurn = false);
+/// Relaxed, device scope; what was there before, 0 where masked off. inTurn: no other program runs meanwhile, and the elements update in their order.
+mlir::Value atomicRmw(mlir::OpBuilder &b, mlir::Location loc, AtomicKind kind, mlir::Value ptr, mlir::Value value,
+                      mlir::Value mask, bool inTurn = false);
 mlir::Value bitcast(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, mlir::Type to);
 mlir::Value fpToFp(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, mlir::Type to); // rounds to nearest even
 mlir::Value mulhiui(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, mlir::Value y);

@@ -161,8 +161,8 @@ static Tensors indexOp(OpCall &o) {
   return {gatherAt(x, a.result, [a, sizes](BodyBuilder &b, const Index &i) { return a.map(b, sizes, i, true); })};
 }
 
-/// The type in which several contributions to one element are collected.
-static DType collectType(DType t) { return t == DType::Bool ? DType::I32 : computeType(t); }
+/// The type in which several contributions to one element are collected: one whose words a GPU can update by itself.
+static DType collectType(DType t) { return t == DType::Bool || (isInteger(t) && itemSize(t) < 4) ? DType::I32 : computeType(t); }
 
 /// A buffer that starts as x (in type t).
 static Strided copyOf(const Tensor &x, DType t) {
@@ -315,6 +315,8 @@ static Tensor scatterReduce(const Tensor &x, const Sizes &ranges,
       w, t, m);
   Tensor r = Tensor::strided(ctx, t, x.sizes(), w);
   if (mode == "mean") {
+    // ATen divides what its narrower type holds.
+    r = cast(cast(r, isFloat(t) ? t : x.dtype()), t);
     Tensor start = fullInt(ctx, x.sizes(), DType::I32, includeSelf ? 1 : 0);
     Strided n = copyOf(start, DType::I32);
     ctx.scatter(

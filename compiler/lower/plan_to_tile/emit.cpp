@@ -408,23 +408,4 @@ void Emitter::store(const loops::Store &s, Val value, Val mask) {
   store(plain, out, mask);
 }
 
-/// An update by an atomic instruction. Every lane that the node runs along is one update, also where neither place nor
-/// value varies.
-void Emitter::update(const loops::Store &s, Val value, Val mask) {
-  DType dtype = k.plan.program.buffer(s.buffer).dtype;
-  NESO_CHECK((k.target.threadBlocks || k.inTurn) && hasAtomic(s.mode, dtype),
-             "an update that is no instruction by programs in no order");
-  unsigned lanes = frame.full() & ~notAlong;
-  mask = andMask(mask, tileMask(lanes));
-  Val at = widen(pointer(s.buffer, simplified(s.index)), lanes);
-  value = widen(value, lanes);
-  mask = widenMask(mask, lanes);
-  using K = tb::AtomicKind;
-  bool uns = isUnsignedInt(dtype);
-  K kind = s.mode == loops::StoreMode::AtomicAdd   ? (isFloat(dtype) ? K::FAdd : K::Add)
-           : s.mode == loops::StoreMode::AtomicMin ? (uns ? K::UMin : K::Min)
-                                                   : (uns ? K::UMax : K::Max);
-  tb::atomicRmw(k.b, k.loc, kind, at.v, value.v, mask.v, k.inTurn);
-}
-
 } // namespace neso

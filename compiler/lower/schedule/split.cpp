@@ -1,6 +1,7 @@
 #include "lower/schedule/split.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "base/rules.h"
 #include "ir/loops/build.h"
@@ -21,10 +22,14 @@ bool splittable(ReduceKind k) {
   case ReduceKind::Any:
   case ReduceKind::All:
   case ReduceKind::XorSum:
+  case ReduceKind::ArgMin:
+  case ReduceKind::ArgMax:
   case ReduceKind::Welford: return true;
   default: return false;
   }
 }
+
+bool isPosition(const Reduction &r) { return r.kind == ReduceKind::ArgMin || r.kind == ReduceKind::ArgMax; }
 
 /// The largest number of equal parts of `extent`, within limits; 1 if there is none.
 int64_t equalParts(const SplitRule &rule, int64_t most, int64_t extent, int64_t rest) {
@@ -141,7 +146,8 @@ private:
     const auto *folds = n.as<ReductionSpec>();
     if (!folds || !canBeSplit(n, *folds)) return std::nullopt;
     Cut cut;
-    cut.run = shortRun(n, program_, rule_.longestRun);
+    // Positions are counted along the loops as they are: a part of them must be one piece.
+    if (std::none_of(folds->reductions.begin(), folds->reductions.end(), isPosition)) cut.run = shortRun(n, program_, rule_.longestRun);
     cut.across = cut.run || runsAcross(n);
     cut.dim = cut.run == 0 ? 1 : 0;
     cut.parts = partsOf(n, cut);
@@ -177,7 +183,7 @@ private:
   void split(Node n, const Cut &cut) {
     const Expr results = product(n.ranges), row = rowMajorIndex(n.ranges), whole = product(n.reduceRanges);
     const Expr run = cut.run ? n.reduceRanges[*cut.run] : Expr(1), step = floorDiv(n.reduceRanges[cut.dim], cut.parts);
-    Node second = like(n, "_total", ReductionSpec{}), third = like(n, "_deviation", PointwiseSpec{});
+    Node second = like(n, "_total", ReductionSpec{}), third = like(n, "_whole", PointwiseSpec{});
     second.reduceRanges = cut.run ? std::vector<Expr>{run, cut.parts} : std::vector<Expr>{cut.parts};
     const Expr ofRun = cut.run ? Expr(Symbol::index(n.ranges.size())) : Expr(0);
     if (cut.run) n.ranges.push_back(run);
@@ -201,9 +207,14 @@ private:
     n.reduceRanges = reduced;
     n.name += "_parts";
     Partial partial{results * run * Expr(cut.parts), placeOf(part, ofRun),
-                    cut.run ? placeOf(Symbol::inner(1), Symbol::inner(0)) : placeOf(Symbol::inner(0), 0), row, product(reduced), whole};
-    for (Reduction &r : n.get<ReductionSpec>().reductions)
-      r.kind == ReduceKind::Welford ? splitDeviation(r, partial, second, third) : splitFold(r, partial, second);
+                    cut.run ? placeOf(Symbol::inner(1), Symbol::inner(0)) : placeOf(Symbol::inner(0), 0), row, product(reduced), whole, cut.parts, placeOf};
+    auto &reductions = n.get<ReductionSpec>().reductions;
+    for (size_t i = 0, count = reductions.size(); i < count; ++i) {
+      Reduction &r = reductions[i];
+      if (r.kind == ReduceKind::Welford) splitDeviation(r, partial, second, third);
+      else if (isPosition(r)) reductions.push_back(splitPosition(r, partial, second, third));
+      else splitFold(r, partial, second);
+    }
     nodes_.push_back(std::move(n));
     nodes_.push_back(std::move(second));
     if (!third.stores().empty()) nodes_.push_back(std::move(third));
@@ -213,6 +224,8 @@ private:
   /// are folded into one, and into all of a row.
   struct Partial {
     Expr elements, stored, loaded, row, each, whole;
+    int64_t parts;
+    std::function<Expr(Expr, Expr)> place; // of a part's result and the run's element
   };
 
   void splitFold(Reduction &r, const Partial &p, Node &second) {
@@ -260,6 +273,35 @@ private:
     totals.reductions.push_back(std::move(ofMeans));
     totals.reductions.push_back(std::move(sum));
     r.results = {{means, p.stored, 0}, {deviations, p.stored, 1}};
+  }
+
+  /// The position of an extreme: each part has its own and the extreme itself, which is the reduction that this gives; the first part with the
+  /// extreme of all has the position.
+  Reduction splitPosition(Reduction &r, const Partial &p, Node &second, Node &third) {
+    const std::string name = program_.buffer(r.results[0].buffer).name;
+    const BufferId extremes = addTemp(program_, name + "_parts", r.dtype, p.elements), positions = addTemp(program_, name + "_positions", DType::I64, p.elements),
+                   winners = addTemp(program_, name + "_part", DType::I64, product(second.ranges));
+    auto &totals = second.get<ReductionSpec>();
+    Reduction winner = r, extreme = r;
+    winner.input = appendLoad(totals.body, extremes, r.dtype, p.loaded);
+    winner.results = {{winners, p.row, 0}};
+    totals.reductions.push_back(std::move(winner));
+    auto &after = third.get<PointwiseSpec>();
+    Op part{OpKind::Indirect, DType::I64};
+    part.a = appendLoad(after.body, winners, DType::I64, p.row);
+    part.symbol = Symbol::indirect(indirectsOf(after.body)), part.bound = Expr(p.parts);
+    append(after.body, part);
+    const ValueIdx inside = appendLoad(after.body, positions, DType::I64, p.place(part.symbol, 0)), before = appendIndex(after.body, part.symbol * p.each);
+    const ValueIdx whole = append(after.body, OpKind::Add, DType::I64, before, inside);
+    for (Store s : r.results) s.value = whole, after.stores.push_back(s);
+    extreme.kind = r.kind == ReduceKind::ArgMax ? ReduceKind::Max : ReduceKind::Min;
+    extreme.results = {{extremes, p.stored, 0}};
+    r.results = {{positions, p.stored, 0}};
+    return extreme;
+  }
+
+  static size_t indirectsOf(const Body &body) {
+    return static_cast<size_t>(std::count_if(body.ops.begin(), body.ops.end(), [](const Op &op) { return op.kind == OpKind::Indirect; }));
   }
 
   Program &program_;

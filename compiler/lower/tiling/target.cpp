@@ -28,4 +28,8 @@ bool hasAtomic(loops::StoreMode mode, DType dtype) {
   return false;
 }
 
+bool updatesInAnyOrder(loops::StoreMode mode, DType dtype) {
+  return hasAtomic(mode, dtype) || (mode != loops::StoreMode::AtomicAdd && (isInteger(dtype) || isFloat(dtype)) && (itemSize(dtype) == 4 || itemSize(dtype) == 8));
+}
+
 } // namespace neso

@@ -52,7 +52,9 @@ struct TileTarget {
 TileTarget tileTarget(const MachineSheet &machine, const Capabilities &caps);
 
 /// Whether a target of thread blocks can do this update in memory by one atomic instruction: sums of floats and of
-/// whole words, extremes of words. Others need programs in order.
+/// whole words, extremes of words.
 bool hasAtomic(loops::StoreMode mode, DType dtype);
+/// The same by one or more (lower/plan_to_tile/update.cpp): all updates of whole words, too. Others need programs in order.
+bool updatesInAnyOrder(loops::StoreMode mode, DType dtype);
 
 } // namespace neso

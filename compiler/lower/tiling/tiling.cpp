@@ -36,7 +36,7 @@ bool needsOrder(const loops::Program &program, const plan::Kernel &kernel, const
     ++(a.writes() ? stores : loads)[a.buffer.value];
     if (a.mode != loops::AccessMode::Update) return;
     updates = true;
-    instructions &= hasAtomic(a.update, program.buffer(a.buffer).dtype);
+    instructions &= updatesInAnyOrder(a.update, program.buffer(a.buffer).dtype);
   });
   if (!updates) return false;
   // A buffer that is updated and used otherwise in one kernel: the uses see the updates of earlier programs, or none.
