@@ -428,6 +428,52 @@ def late_sorts():
     return [Case("sorted_selection", lambda x: x.masked_select(x > 0).sort(0)[0], some(0.5), more=[some(0.0), some(1.0)])]
 
 
+def lengths_of_sorts():
+    """Long rows of a length that only the run knows: parts that are sorted, then merged; and reductions in parts."""
+    def numbers(n, rows=()):
+        return lambda: (torch.randint(-2000, 2000, (*rows, n), dtype=torch.int16),)
+
+    def some(values, places):
+        weights = torch.arange(places.shape[-1]) % 1009
+        return (values.long() * weights).sum(-1), (places * weights).sum(-1), values.amax(-1)
+
+    def extremes(x):
+        y = torch.where(x.remainder(1999) == 5, float("nan"), x.float())
+        return x.sum(), x.amax(), x.argmin(), x.argmax(), y.argmax(), (-y).argmin(), x.float().prod(), (x == 1999).any(), y.abs().sum().isnan()
+
+    length, many = {0: Dim("n", min=2)}, lambda f: lambda x: some(*f(x))
+    case = lambda name, f, *inputs, dynamic=length: Case(name, f, inputs[0], dynamic=(dynamic,), more=list(inputs[1:]))
+    return [case("sorted", many(lambda x: x.sort(stable=True)), numbers(9000), numbers(2), numbers(1024), numbers(1025), numbers(8193), numbers(17000)),
+            case("from_the_greatest", many(lambda x: x.sort(stable=True, descending=True)), numbers(9000), numbers(7), numbers(33000)),
+            case("rows", many(lambda x: x.sort(stable=True)), numbers(8300, (2,)), numbers(5, (3,)), numbers(1100, (2,)), dynamic={0: Dim("rows", min=2), 1: Dim("n", min=2)}),
+            case("first", lambda x: x.topk(3)[0], numbers(9000), numbers(3), numbers(17000), dynamic={0: Dim("n", min=3)}),
+            case("middle", lambda x: (x.median(), x.kthvalue(2)[0]), numbers(9001), numbers(3), numbers(16999), dynamic={0: Dim("n", min=2)}),
+            case("extremes", extremes, numbers(40000), numbers(2), numbers(17), numbers(70001)),
+            case("extremes_of_rows", lambda x: (x.argmax(1), x.float().sum(1), x.argmin(0), x.amax((0, 1))), numbers(20000, (2,)), numbers(3, (3,)), numbers(33000, (2,)),
+                 dynamic={0: Dim("rows", min=2), 1: Dim("n", min=2)})]
+
+
+def updates_in_any_order():
+    """Elements that several updates meet: products, and the extremes of floats, with NaN and zeros of both signs, and of short words."""
+    nan, inf = float("nan"), float("inf")
+    index = torch.tensor([0, 3, 3, 1, 0, 6, 5, 5, 5, 2, 0, 1, 6, 3, 4, 4])
+    floats = lambda t: (torch.tensor([1.5, -0.0, 0.0, -2.0, nan, -inf, -0.0, 3.0, inf], dtype=t), torch.tensor([2.0, -0.0, -1.0, 5.0, -3.0, -4.0, nan, 2.0, -1.0, 0.0, 7.0, -8.0, -1.0, -2.0, 0.5, -9.0], dtype=t))
+    whole = lambda t: (torch.tensor([1, -2, 3, -4, 5, 6, -7, 8, 0]).to(t), torch.tensor([2, 3, -1, 5, -3, -4, 9, 2, -1, 0, 7, -8, -1, -2, 5, -9]).to(t))
+    def signed(x):
+        """NaN of both signs: what is stored first must stay whatever its bits say."""
+        return torch.where(x.isnan(), torch.copysign(x, -torch.ones_like(x)), x)
+
+    def update(mode, include):
+        return lambda x, s: x.scatter_reduce(0, index, s, mode, include_self=include)
+
+    cases = [Case(f"{mode}_{str(t)[6:]}", lambda x, s, mode=mode: (update(mode, True)(signed(x), s), update(mode, False)(x, signed(s))), lambda t=t: floats(t))
+             for mode in ("amax", "amin", "prod") for t in (torch.float32, torch.float64, torch.float16, torch.bfloat16)]
+    cases += [Case(f"{mode}_{str(t)[6:]}", update(mode, True), lambda t=t: whole(t))
+              for mode in ("amax", "amin", "prod", "mean", "sum") for t in (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)]
+    cases += [Case("bool", lambda x, s: x.index_put((index,), s, accumulate=True), lambda: (torch.tensor([True] + [False] * 8), torch.tensor([True, False] * 8)))]
+    return cases
+
+
 def wide_bounds():
     """Torch writes bounds of sizes as wide as the user gave them."""
     return [Case("rows", lambda x: x.softmax(0) * 2, lambda: (torch.randn(6, 4),), dynamic=({0: Dim("rows", min=2, max=1 << 70)},), more=[lambda: (torch.randn(9, 4),)])]
@@ -734,4 +780,4 @@ def rows_of_masks():
 
 
 def groups():
-    return {"rows_of_masks": rows_of_masks(), "sizes_in_doubles": sizes_in_doubles(), "coordinates": coordinates(), "primitives": primitives(), "places": places(), "sampling": sampling(), "grouped_products": grouped_products(), "grouped_by_transformers": grouped_by_transformers(), "wide_bounds": wide_bounds(), "late_sorts": late_sorts(), "data_sizes": data_sizes(), "regions": regions(), "asserted_regions": asserted_regions()}
+    return {"rows_of_masks": rows_of_masks(), "sizes_in_doubles": sizes_in_doubles(), "coordinates": coordinates(), "primitives": primitives(), "places": places(), "sampling": sampling(), "grouped_products": grouped_products(), "grouped_by_transformers": grouped_by_transformers(), "wide_bounds": wide_bounds(), "late_sorts": late_sorts(), "lengths_of_sorts": lengths_of_sorts(), "updates_in_any_order": updates_in_any_order(), "data_sizes": data_sizes(), "regions": regions(), "asserted_regions": asserted_regions()}

@@ -29,6 +29,13 @@ ValueIdx appendIndex(Body &body, Expr index) {
   return append(body, std::move(op));
 }
 
+int64_t extremeOf(DType t, bool greatest) {
+  if (t == DType::Bool) return greatest;
+  const int bits = static_cast<int>(itemSize(t)) * 8;
+  if (isUnsignedInt(t)) return greatest ? static_cast<int64_t>(~uint64_t(0) >> (64 - bits)) : 0;
+  return greatest ? INT64_MAX >> (64 - bits) : INT64_MIN >> (64 - bits);
+}
+
 void pruneBody(Body &body, const std::vector<ValueIdx *> &roots, bool keepFirst) {
   size_t n = body.ops.size();
   std::vector<char> live(n, 0);

@@ -15,6 +15,8 @@ ValueIdx append(Body &body, OpKind kind, DType dtype, ValueIdx a = -1, ValueIdx 
 ValueIdx appendLoad(Body &body, BufferId buffer, DType dtype, Expr index);
 /// The value of an index expression, in I64.
 ValueIdx appendIndex(Body &body, Expr index);
+/// The least or greatest integer of the type, as Op::immInt has it.
+int64_t extremeOf(DType t, bool greatest);
 /// Removes ops that no root needs; roots are updated, those that are -1 stay. keepFirst: op 0 stands for something.
 void pruneBody(Body &body, const std::vector<ValueIdx *> &roots, bool keepFirst = false);
 /// What a contraction does with each sum, as a node of its own; the last op of `sum` computes it.

@@ -171,6 +171,7 @@ Val Emitter::index(Expr e) {
     NESO_CHECK(it != k.sizes.end(), "an index expression with an unbound symbol");
     return {it->second};
   }
+  if (auto it = k.computed.find(e); it != k.computed.end()) return {it->second};
   if (auto it = indexMemo_.find(e); it != indexMemo_.end()) return it->second;
   const std::vector<Expr> &ops = e.operands();
   auto asBool = [&](Expr x) {

@@ -41,6 +41,7 @@ struct KernelContext {
   mlir::Type indexType;                                     // i32 or i64: what index arithmetic is done in
   std::unordered_map<loops::BufferId, mlir::Value> buffers; // pointer arguments
   SymbolMap<mlir::Value> sizes;                             // size symbols, in indexType
+  std::unordered_map<Expr, mlir::Value> computed;           // of sizes, by whoever launches the kernel
   const TileTarget &target;
   /// Buffers in memory that the kernel has stored to since the program's threads last waited for one another. A thread
   /// that loads one of them must wait first: another thread may have stored the element.

@@ -108,7 +108,7 @@ private:
                        ? Location(UnknownLoc::get(&context_))
                        : Location(FileLineColLoc::get(&context_, where.file, static_cast<unsigned>(where.line), 0));
     bool narrow = fitsInt32(plan_, kernel, plan_.program.facts);
-    KernelContext k{plan_, kernel, code, b, loc, narrow ? b.getI32Type() : b.getI64Type(), {}, {}, tiling.target, {}};
+    KernelContext k{plan_, kernel, code, b, loc, narrow ? b.getI32Type() : b.getI64Type(), {}, {}, {}, tiling.target, {}};
     std::vector<Type> types = collectArguments(k);
     auto func = tt::FuncOp::create(b, loc, kernel.name, b.getFunctionType(types, {}));
     func.setVisibility(SymbolTable::Visibility::Public);
@@ -122,7 +122,8 @@ private:
         if (tiling.target.alignedInputs || plan_.placements[arg.buffer.index()].where != plan::Placement::Where::Input)
           func.setArgAttr(static_cast<unsigned>(i), "tt.divisibility", b.getI32IntegerAttr(16));
       } else {
-        k.sizes[arg.size.symbol()] = v;
+        if (arg.size.isSymbol()) k.sizes[arg.size.symbol()] = v;
+        else k.computed[arg.size] = v;
       }
     }
     b.setInsertionPointToStart(entry);
@@ -189,7 +190,7 @@ private:
     }
     if (kernel.nodes.size() > 1) {
       bool narrow = fitsInt32(plan_, kernel, plan_.program.facts);
-      KernelContext k{plan_, kernel, code, b, func.getLoc(), narrow ? b.getI32Type() : b.getI64Type(), {}, {}, target, {}};
+      KernelContext k{plan_, kernel, code, b, func.getLoc(), narrow ? b.getI32Type() : b.getI64Type(), {}, {}, {}, target, {}};
       std::vector<Type> types = collectArguments(k);
       attachToUserKernel(k, func, static_cast<size_t>(node - kernel.nodes.begin()), types, std::move(own));
       DiagnosticCapture capture(&context_);
@@ -211,7 +212,8 @@ private:
     return Status::ok();
   }
 
-  /// Buffers in memory, those that are loaded before those that are stored, then size symbols; the types of the parameters.
+  /// Buffers in memory, those that are loaded before those that are stored, then size symbols, then what is computed of these; the types of the
+  /// parameters.
   std::vector<Type> collectArguments(KernelContext &k) {
     std::vector<plan::KernelArg> &args = k.code.args;
     args.clear();
@@ -242,13 +244,44 @@ private:
       for (Symbol s : symbolsOf(e))
         if (s.isSize()) sizes.insert(s);
     });
-    for (Symbol s : sizes) {
+    std::vector<Expr> numbers(sizes.begin(), sizes.end());
+    std::set<Expr, bool (*)(Expr, Expr)> computed(Expr::less);
+    forEachExpr(k.kernel, [&](Expr e) { collectComputed(e, computed); });
+    numbers.insert(numbers.end(), computed.begin(), computed.end());
+    for (Expr e : numbers) {
       plan::KernelArg a;
-      a.kind = plan::KernelArg::Kind::Size, a.size = s;
+      a.kind = plan::KernelArg::Kind::Size, a.size = e;
       args.push_back(a);
       types.push_back(k.indexType);
     }
     return types;
+  }
+
+  /// The largest parts of e that ask something about sizes alone: the run knows the answer before any program starts, and nothing more is to be
+  /// found out from how they are written.
+  static void collectComputed(Expr e, std::set<Expr, bool (*)(Expr, Expr)> &out) {
+    if (!asks(e)) return;
+    const std::vector<Symbol> symbols = symbolsOf(e);
+    if (std::all_of(symbols.begin(), symbols.end(), [](Symbol s) { return s.isSize(); })) {
+      out.insert(e);
+      return;
+    }
+    for (Expr operand : e.operands()) collectComputed(operand, out);
+  }
+
+  static bool asks(Expr e) {
+    if (e.isConst() || e.isSymbol()) return false;
+    switch (e.kind()) {
+    case ExprKind::Eq:
+    case ExprKind::Ne:
+    case ExprKind::Lt:
+    case ExprKind::Le:
+    case ExprKind::And:
+    case ExprKind::Or:
+    case ExprKind::Not:
+    case ExprKind::Where: return true;
+    default: return std::any_of(e.operands().begin(), e.operands().end(), asks);
+    }
   }
 
   /// Equal functions are compiled once.

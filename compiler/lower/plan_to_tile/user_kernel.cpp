@@ -77,8 +77,10 @@ void attachToUserKernel(KernelContext &k, tt::FuncOp func, size_t user, const st
     const plan::KernelArg &arg = k.code.args[i];
     if (arg.kind == plan::KernelArg::Kind::Buffer)
       k.buffers[arg.buffer] = v;
-    else
+    else if (arg.size.isSymbol())
       k.sizes[arg.size.symbol()] = v;
+    else
+      k.computed[arg.size] = v;
   }
   const std::vector<Argument> &arguments = k.kernel.nodes[user].get<loops::UserKernelSpec>().arguments;
   std::vector<unsigned> unused;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 
 #include "base/rules.h"
 #include "ir/loops/build.h"
@@ -106,11 +107,51 @@ SplitRule SplitRule::manyProcessors(const MachineSheet &machine) {
   r.sortByDigits = false;
   r.scanTile = 16384, r.fewScans = processors * 2, r.longScan = 32768;
   r.longestRun = 512;
-  r.siblings = Siblings::WherePays, r.contractions = true;
+  r.siblings = Siblings::WherePays, r.contractions = true, r.unknownLengths = true;
   return r;
 }
 
 namespace {
+
+/// Parts of rows of unknown length have so many times more elements at least: they take more to compute, and shorter rows come.
+constexpr int64_t kUnknownParts = 8;
+/// Parts begin at multiples of so many elements, so that these are read together.
+constexpr int64_t kLine = 16;
+
+/// What changes no result of such a reduction.
+Op neutralOf(ReduceKind kind, DType t) {
+  const bool isMax = kind == ReduceKind::Max || kind == ReduceKind::ArgMax, isMin = kind == ReduceKind::Min || kind == ReduceKind::ArgMin;
+  Op out{OpKind::Constant, t};
+  if (isMax || isMin) {
+    out.imm = isMax ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
+    if (!isFloat(t)) out.immInt = extremeOf(t, isMin);
+  } else if (kind == ReduceKind::Prod || kind == ReduceKind::All) {
+    out.imm = 1, out.immInt = 1;
+  }
+  return out;
+}
+
+/// Elements of the reduction whose `position` is not below `extent` take no part, and nothing of them is read.
+void keepInside(ReductionSpec &spec, Expr position, Expr extent) {
+  Body body;
+  const ValueIdx at = appendIndex(body, position), end = appendIndex(body, extent), inside = append(body, OpKind::Lt, DType::Bool, at, end);
+  std::vector<ValueIdx> now;
+  auto also = [&](ValueIdx mask) { return mask < 0 ? inside : append(body, OpKind::And, DType::Bool, inside, mask); };
+  for (Op op : spec.body.ops) {
+    for (ValueIdx *operand : {&op.a, &op.b, &op.c})
+      if (*operand >= 0) *operand = now[static_cast<size_t>(*operand)];
+    if (op.kind == OpKind::Load) op.a = also(op.a);
+    if (op.kind == OpKind::Indirect) op.b = also(op.b);
+    now.push_back(append(body, op));
+  }
+  for (Reduction &r : spec.reductions) {
+    const ValueIdx value = now[static_cast<size_t>(r.input)];
+    const DType t = body.ops[static_cast<size_t>(value)].dtype;
+    const ValueIdx neutral = append(body, neutralOf(r.kind, t));
+    r.input = append(body, OpKind::Where, t, inside, value, neutral);
+  }
+  spec.body = std::move(body);
+}
 
 /// How a reduction becomes two.
 struct Cut {
@@ -146,8 +187,12 @@ private:
     const auto *folds = n.as<ReductionSpec>();
     if (!folds || !canBeSplit(n, *folds)) return std::nullopt;
     Cut cut;
+    const bool known = std::all_of(n.reduceRanges.begin(), n.reduceRanges.end(), [](Expr e) { return e.isConst(); });
+    auto is = [&](auto test) { return std::any_of(folds->reductions.begin(), folds->reductions.end(), test); };
+    // Parts of an unknown length are not equally long, which sums of squared deviations ask for.
+    if (!known && (!rule_.unknownLengths || is([](const Reduction &r) { return r.kind == ReduceKind::Welford; }))) return std::nullopt;
     // Positions are counted along the loops as they are: a part of them must be one piece.
-    if (std::none_of(folds->reductions.begin(), folds->reductions.end(), isPosition)) cut.run = shortRun(n, program_, rule_.longestRun);
+    if (known && !is(isPosition)) cut.run = shortRun(n, program_, rule_.longestRun);
     cut.across = cut.run || runsAcross(n);
     cut.dim = cut.run == 0 ? 1 : 0;
     cut.parts = partsOf(n, cut);
@@ -165,9 +210,11 @@ private:
     // Programs of a column reduction are small: several run on one processor.
     const int64_t programs = cut.across && rule_.programs < INT64_MAX ? rule_.programs * kColumnPrograms : rule_.programs;
     const int64_t most = std::min(rule_.mostParts, std::max<int64_t>(programs / alone, 1));
-    const std::optional<int64_t> extent =
-        cut.dim < n.reduceRanges.size() ? n.reduceRanges[cut.dim].asConst() : std::nullopt;
-    return extent && *extent > 0 ? equalParts(rule_, most, *extent, length / *extent) : 1;
+    if (cut.dim >= n.reduceRanges.size()) return 1;
+    const std::optional<int64_t> extent = n.reduceRanges[cut.dim].asConst();
+    if (extent) return *extent > 0 ? equalParts(rule_, most, *extent, length / *extent) : 1;
+    const int64_t parts = std::min({most, usualSize(n.reduceRanges[cut.dim], program_.facts), length / (rule_.leastPart * kUnknownParts)});
+    return parts >= rule_.leastParts ? parts : 1;
   }
 
   Node like(const Node &n, const char *what, Node::Spec spec) {
@@ -182,7 +229,10 @@ private:
   /// row, with those of a run's elements, which the second kernel then reads in one step.
   void split(Node n, const Cut &cut) {
     const Expr results = product(n.ranges), row = rowMajorIndex(n.ranges), whole = product(n.reduceRanges);
-    const Expr run = cut.run ? n.reduceRanges[*cut.run] : Expr(1), step = floorDiv(n.reduceRanges[cut.dim], cut.parts);
+    const Expr run = cut.run ? n.reduceRanges[*cut.run] : Expr(1), extent = n.reduceRanges[cut.dim];
+    // Of an unknown length the last parts are shorter, or empty.
+    const int64_t multiple = cut.dim + 1 == n.reduceRanges.size() && !cut.across ? kLine : 1;
+    const Expr step = extent.isConst() ? floorDiv(extent, cut.parts) : ceilDiv(extent, cut.parts * multiple) * multiple;
     Node second = like(n, "_total", ReductionSpec{}), third = like(n, "_whole", PointwiseSpec{});
     second.reduceRanges = cut.run ? std::vector<Expr>{run, cut.parts} : std::vector<Expr>{cut.parts};
     const Expr ofRun = cut.run ? Expr(Symbol::index(n.ranges.size())) : Expr(0);
@@ -205,6 +255,7 @@ private:
     }
     mapExprs(n, [&](Expr e) { return substitute(e, map); });
     n.reduceRanges = reduced;
+    if (!extent.isConst()) keepInside(n.get<ReductionSpec>(), map[Symbol::inner(cut.dim)], extent);
     n.name += "_parts";
     Partial partial{results * run * Expr(cut.parts), placeOf(part, ofRun),
                     cut.run ? placeOf(Symbol::inner(1), Symbol::inner(0)) : placeOf(Symbol::inner(0), 0), row, product(reduced), whole, cut.parts, placeOf};

@@ -10,12 +10,13 @@ namespace neso::schedule {
 /// Rewrites every such node of the program; the partial results are new temps. Of means with squared deviations the parts are
 /// put together by Chan, Golub and LeVeque's rule. A reduction that runs along a few neighbours (rule.longestRun) in
 /// memory and across rows has a result for each neighbour at first: a group norm's [2, 32] over [4, 128, 128], channels innermost,
-/// becomes [2, 32, 4, 16] over [8, 128], neighbouring channels in one program, and [2, 32] over [16, 4].
+/// becomes [2, 32, 4, 16] over [8, 128], neighbouring channels in one program, and [2, 32] over [16, 4]. Of a length that only the run knows parts are
+/// ceil(length / parts) long, and the last ones shorter or empty (rule.unknownLengths).
 void splitReductions(loops::Program &program, const SplitRule &rule);
 
 /// Sorts of rows longer than rule.longestSort become sorts of parts and passes that merge two runs each: [] over
 /// [20000] becomes [4] over [5000], [2] over [10000] and [] over [20000]. Keys and positions lie in new temps between
-/// them. Rows without an upper bound stay.
+/// them. Of rows whose length only the run knows each pass that their length asks for runs, up to 2^30 elements: more are refused by a guard.
 void splitSorts(loops::Program &program, const SplitRule &rule);
 
 /// Sorts get memory in which their programs work (loops::SortScratch). Rows of 2^31 elements or more are refused by a

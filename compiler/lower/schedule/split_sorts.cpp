@@ -1,4 +1,7 @@
 // Long sorts as sorts of parts and merges.
+//
+// Where only the run knows the length n, there are merges for every length: pass k joins 2^(k + 1) parts to 2^k, and has no programs where n has fewer
+// parts. The passes write two buffers in turn; the first has a kernel for either.
 #include <limits>
 
 #include "base/rules.h"
@@ -15,6 +18,9 @@ namespace {
 /// Beyond this a position and a bit more do not fit 32 bits.
 constexpr int64_t kLongestRow = int64_t(1) << 30;
 
+/// Rows of which only the run knows the length: parts of so many elements at most, and what is one part of so few has a kernel of its own.
+constexpr int64_t kPart = 8192, kShortPart = 1024;
+
 /// Keys and positions of rows, side by side.
 struct Runs {
   BufferId keys, positions;
@@ -30,7 +36,10 @@ public:
     for (Node &n : nodes) {
       const auto *sort = n.as<SortSpec>();
       const int64_t longest = sort && sort->position < 0 ? program_.facts.rangeOf(n.reduceRanges[0]).hi : 0;
-      if (longest > rule_.longestSort && longest < kLongestRow)
+      const bool isKnown = sort && n.reduceRanges[0].isConst();
+      if (longest > rule_.longestSort && rule_.longestSort >= kPart && !isKnown)
+        applied(Rule::SplitSort), splitUnknown(n, *sort, std::min(longest, kLongestRow));
+      else if (longest > rule_.longestSort && longest < kLongestRow)
         applied(Rule::SplitSort), split(n, *sort, longest);
       else
         out_.push_back(std::move(n));
@@ -42,45 +51,87 @@ private:
   void split(const Node &n, const SortSpec &sort, int64_t longest) {
     int levels = 0;
     while ((longest + (int64_t(1) << levels) - 1) >> levels > rule_.longestSort) ++levels;
-    const size_t rank = n.ranges.size();
     const Expr length = n.reduceRanges[0], parts = int64_t(1) << levels, part = ceilDiv(length, parts),
                row = part * parts;
     const DType key = sort.body.ops[static_cast<size_t>(sort.key)].dtype;
     const BufferId given = keysOf(n, sort, key);
 
-    const Expr rowIndex = rowMajorIndex(n.ranges);
-    const Expr segment = Symbol::index(rank), r = Symbol::inner(0);
     Runs to = allocate(n, key, product(n.ranges) * row);
-    SortSpec first;
-    first.descending = sort.descending;
-    padded(first, given, rowIndex * length, segment * part + r, length, key);
-    store(first, to, rowIndex * row + segment * part + r);
-    addPass(n, "_parts", {n.ranges, parts}, part, std::move(first));
+    addParts(n, sort.descending, given, key, {part, row, to, parts});
 
     Expr run = part;
     for (int level = levels - 1; level >= 0; --level, run = run * 2) {
       const Runs from = to;
-      const bool last = level == 0;
-      SortSpec merge;
-      merge.descending = sort.descending;
-      merge.run = run;
-      if (level == 0 && sort.place >= 0) {
-        merge.body = sort.body, merge.place = sort.place;
-        pruneBody(merge.body, {&merge.place});
-      }
-      const Expr at = last ? rowIndex * row + r : rowIndex * row + segment * (run * 2) + r;
-      merge.key = appendLoad(merge.body, from.keys, key, at);
-      merge.position = appendLoad(merge.body, from.positions, DType::I32, at);
-      if (last) {
-        merge.stores = sort.stores;
-        merge.take = sort.take;
-      } else {
-        to = allocate(n, key, product(n.ranges) * row);
-        store(merge, to, at);
-      }
-      addPass(n, "_merge", {n.ranges, last ? Expr() : Expr(int64_t(1) << level)}, last ? length : run * 2,
-              std::move(merge));
+      if (level > 0) to = allocate(n, key, product(n.ranges) * row);
+      addMerge(n, sort, {level, run, row, from, to, int64_t(1) << level});
     }
+  }
+
+  void splitUnknown(const Node &n, const SortSpec &sort, int64_t longest) {
+    const Expr length = n.reduceRanges[0];
+    if (!program_.facts.provablyLessEqual(length, Expr(longest))) program_.guards.push_back(le(length, Expr(longest)));
+    // The last merge is always there and reads what odd passes write.
+    std::vector<Expr> isLonger; // than 2^k parts
+    Expr parts = 1, isOdd = 1;
+    for (int64_t count = 1; count * kPart < longest; count *= 2) {
+      isLonger.push_back(lt(Expr(count * kPart), length));
+      parts = where(isLonger.back(), Expr(count * 2), parts), isOdd = where(isLonger.back(), Expr(static_cast<int64_t>(isLonger.size() % 2)), isOdd);
+    }
+    const Expr part = min(Expr(kPart), ceilDiv(length, parts)), row = part * parts;
+    const DType key = sort.body.ops[static_cast<size_t>(sort.key)].dtype;
+    const BufferId given = keysOf(n, sort, key);
+    const Expr elements = product(n.ranges) * row;
+    const Runs turns[] = {allocate(n, key, elements), allocate(n, key, elements)};
+
+    const Expr isShort = le(length, Expr(kShortPart));
+    addParts(n, sort.descending, given, key, {min(Expr(kShortPart), length), row, turns[1], isShort});
+    addParts(n, sort.descending, given, key, {part, row, turns[1], logicalAnd(logicalNot(isShort), isOdd) * parts});
+    addParts(n, sort.descending, given, key, {part, row, turns[0], logicalNot(isOdd) * parts});
+    for (int level = static_cast<int>(isLonger.size()) - 1; level > 0; --level) {
+      const Expr run = part * floorDiv(parts, int64_t(2) << level);
+      addMerge(n, sort, {level, run, row, turns[(level + 1) % 2], turns[level % 2], isLonger[static_cast<size_t>(level)] * (int64_t(1) << level)});
+    }
+    addMerge(n, sort, {0, part * max(Expr(1), floorDiv(parts, 2)), row, turns[1], {}, 1});
+  }
+
+  struct Parts {
+    Expr part, row; // elements of a part, and of a row's parts
+    Runs to;
+    Expr segments;
+  };
+  void addParts(const Node &n, bool descending, BufferId given, DType key, const Parts &p) {
+    const Expr rowIndex = rowMajorIndex(n.ranges), at = Expr(Symbol::index(n.ranges.size())) * p.part + Symbol::inner(0);
+    SortSpec sort;
+    sort.descending = descending;
+    padded(sort, given, rowIndex * n.reduceRanges[0], at, n.reduceRanges[0], key);
+    store(sort, p.to, rowIndex * p.row + at);
+    addPass(n, "_parts", {n.ranges, p.segments}, p.part, std::move(sort));
+  }
+
+  /// Pass `level` from the end: level 0 makes one run of two and stores what the sort does.
+  struct Level {
+    int level;
+    Expr run, row;
+    Runs from, to;
+    Expr segments;
+  };
+  void addMerge(const Node &n, const SortSpec &sort, const Level &l) {
+    const Expr rowIndex = rowMajorIndex(n.ranges), r = Symbol::inner(0);
+    const DType key = sort.body.ops[static_cast<size_t>(sort.key)].dtype;
+    const bool last = l.level == 0;
+    SortSpec merge;
+    merge.descending = sort.descending;
+    merge.run = l.run;
+    if (last && sort.place >= 0) {
+      merge.body = sort.body, merge.place = sort.place;
+      pruneBody(merge.body, {&merge.place});
+    }
+    const Expr at = last ? rowIndex * l.row + r : rowIndex * l.row + Expr(Symbol::index(n.ranges.size())) * (l.run * 2) + r;
+    merge.key = appendLoad(merge.body, l.from.keys, key, at);
+    merge.position = appendLoad(merge.body, l.from.positions, DType::I32, at);
+    if (last) merge.stores = sort.stores, merge.take = sort.take;
+    else store(merge, l.to, at);
+    addPass(n, "_merge", {n.ranges, last ? Expr() : l.segments}, last ? n.reduceRanges[0] : l.run * 2, std::move(merge));
   }
 
   struct Space {
@@ -137,13 +188,6 @@ private:
     key.a = inside, key.b = append(s.body, last), key.buffer = keys, key.index = first + position;
     s.key = append(s.body, key);
     s.position = append(s.body, OpKind::Cast, DType::I32, at);
-  }
-
-  static int64_t extremeOf(DType t, bool largest) {
-    if (t == DType::Bool) return largest;
-    const int bits = static_cast<int>(itemSize(t)) * 8;
-    if (isUnsignedInt(t)) return largest ? static_cast<int64_t>(~uint64_t(0) >> (64 - bits)) : 0;
-    return largest ? INT64_MAX >> (64 - bits) : INT64_MIN >> (64 - bits);
   }
 
   static void store(SortSpec &s, const Runs &to, Expr at) { s.stores = {{to.keys, at, 0}, {to.positions, at, 1}}; }

@@ -750,14 +750,14 @@ TEST(Tiling, RowsOfEightAreMultipliedWhereTheyLie) {
 
 /// Updates of memory keep their order where no instruction does them in any.
 TEST(Tiling, UpdatesRunInTurnUnlessTheyAreInstructions) {
-  auto serial = [](StoreMode mode, bool threadBlocks) {
+  auto serial = [](StoreMode mode, bool threadBlocks, DType t = DType::F32) {
     Maker m;
-    const BufferId x = m.input("x", 12), y = addTemp(m.p, "y", DType::F32, 3);
+    const BufferId x = m.input("x", 12, t), y = addTemp(m.p, "y", t, 3);
     PointwiseSpec zero, update;
-    Op none{OpKind::Constant, DType::F32};
+    Op none{OpKind::Constant, t};
     zero.stores = {{y, i(0), append(zero.body, none)}};
     m.node({3}, {}, zero);
-    update.stores = {{y, mod(i(0), 3), appendLoad(update.body, x, DType::F32, i(0)), -1, mode}};
+    update.stores = {{y, mod(i(0), 3), appendLoad(update.body, x, t, i(0)), -1, mode}};
     m.node({12}, {}, update), m.output(y);
     TileTarget target;
     target.threadBlocks = threadBlocks;
@@ -767,7 +767,11 @@ TEST(Tiling, UpdatesRunInTurnUnlessTheyAreInstructions) {
   };
   EXPECT_TRUE(serial(StoreMode::AtomicAdd, false));
   EXPECT_FALSE(serial(StoreMode::AtomicAdd, true));
-  EXPECT_TRUE(serial(StoreMode::AtomicMul, true));
+  EXPECT_TRUE(serial(StoreMode::AtomicMul, false));
+  EXPECT_FALSE(serial(StoreMode::AtomicMul, true));
+  EXPECT_FALSE(serial(StoreMode::AtomicMax, true));
+  EXPECT_TRUE(serial(StoreMode::AtomicMax, true, DType::I8));
+  EXPECT_TRUE(serial(StoreMode::AtomicAdd, true, DType::I16));
   EXPECT_FALSE(serial(StoreMode::Set, true));
 }
 
