@@ -199,11 +199,18 @@ private:
     return cut.parts > 1 || cut.run ? std::optional(cut) : std::nullopt;
   }
 
+  /// How long a loop is likely to be. A number that data decide has no example, but often a bound, and is often a good part of it.
+  int64_t likely(Expr e) const {
+    constexpr int64_t kShare = 8, kMost = int64_t(1) << 32;
+    const int64_t usual = usualSize(e, program_.facts), bound = program_.facts.rangeOf(e).hi;
+    return bound < kMost && !e.isConst() ? std::max(usual, bound / kShare) : usual;
+  }
+
   int64_t partsOf(const Node &n, const Cut &cut) const {
     int64_t results = 1, length = 1;
     for (Expr e : n.ranges) results *= usualSize(e, program_.facts);
     for (size_t d = 0; d < n.reduceRanges.size(); ++d)
-      (cut.run == d ? results : length) *= usualSize(n.reduceRanges[d], program_.facts);
+      (cut.run == d ? results : length) *= likely(n.reduceRanges[d]);
     if (results > (cut.across ? rule_.fewColumns : rule_.fewRows)) return 1;
     if (length < (cut.across ? rule_.longColumn : rule_.longRow)) return 1;
     const int64_t alone = std::max<int64_t>(cut.across ? results / kColumnsOfProgram : results, 1);
@@ -213,7 +220,7 @@ private:
     if (cut.dim >= n.reduceRanges.size()) return 1;
     const std::optional<int64_t> extent = n.reduceRanges[cut.dim].asConst();
     if (extent) return *extent > 0 ? equalParts(rule_, most, *extent, length / *extent) : 1;
-    const int64_t parts = std::min({most, usualSize(n.reduceRanges[cut.dim], program_.facts), length / (rule_.leastPart * kUnknownParts)});
+    const int64_t parts = std::min({most, likely(n.reduceRanges[cut.dim]), length / (rule_.leastPart * kUnknownParts)});
     return parts >= rule_.leastParts ? parts : 1;
   }
 
