@@ -174,3 +174,20 @@ def test_another_device_launches_as_ever():
     finally:
         triton.runtime.driver.set_active(before)
     assert len(calls) == 2
+
+
+@triton.jit
+def meet(arrived, out):
+    p, n = tl.program_id(0), tl.num_programs(0)
+    tl.store(out + p, 7 - p)
+    tl.atomic_add(arrived, 1, sem="acq_rel")
+    while tl.atomic_add(arrived, 0, sem="acquire") < n:
+        pass
+    tl.store(out + n + p, tl.load(out + (p + 1) % n, volatile=True))
+
+
+def test_programs_that_wait_for_each_other():
+    for n in (1, 19, 19, 40):
+        arrived, out = torch.zeros(1, dtype=torch.int32), torch.full((2 * n,), -1, dtype=torch.int32)
+        meet[(n,)](arrived, out, launch_cooperative_grid=True)
+        assert (out[n:] == out[:n].roll(-1)).all() and arrived == n

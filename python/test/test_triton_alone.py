@@ -829,3 +829,20 @@ def test_autotune_measures_on_each_gpu(monkeypatch):
     for device in ("cuda:0", "cuda:1", "cuda:0", "cuda:1", "cpu", "cpu"):
         tuner.run(Tensor(device), 8)
     assert [":".join(d) for d in chosen] == ["cuda:0", "cuda:1", "cpu:"]
+
+@triton.jit
+def meet(arrived, out):
+    """Each program waits until all have come."""
+    p, n = tl.program_id(0), tl.num_programs(0)
+    tl.store(out + p, 7 - p)
+    tl.atomic_add(arrived, 1, sem="acq_rel")
+    while tl.atomic_add(arrived, 0, sem="acquire") < n:
+        pass
+    tl.store(out + n + p, tl.load(out + (p + 1) % n, volatile=True))
+
+
+def test_programs_that_wait_for_each_other():
+    for n in (1, 19, 19, 40):
+        arrived, out = np.zeros(1, np.int32), np.full(2 * n, -1, np.int32)
+        meet[(n,)](arrived, out, launch_cooperative_grid=True)
+        assert (out[n:] == np.roll(out[:n], -1)).all() and arrived[0] == n

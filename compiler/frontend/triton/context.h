@@ -22,6 +22,7 @@ struct Frame {
   Scope locals;
   Scope *closure = nullptr;
   bool kernel = false;  // statements build IR
+  bool emits = false;   // statements are Python's; calls of the language build IR
   bool isEntry = false; // the kernel itself, not a helper
   int loops = 0;        // run-time loops around the current statement
   Pos pos;

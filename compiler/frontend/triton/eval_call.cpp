@@ -305,7 +305,7 @@ static bool holdsRuntime(const Value &v) {
 
 Value Evaluator::callFunction(Object *fn, CallArgs &args, Pos pos) {
   bool kernel = c.frame->kernel;
-  if (kernel && !fn->jit && !fn->constexprFunction && !(fn->function->expr && fn->closure))
+  if (kernel && !fn->jit && !fn->constexprFunction && !fn->builtinFunction && !(fn->function->expr && fn->closure))
     return c.fail(diag::TrPlainFunction, fn->text);
   if (!kernel && fn->jit) return c.opaque("a call of kernel " + fn->text);
   Scope locals;
@@ -319,6 +319,7 @@ Value Evaluator::callFunction(Object *fn, CallArgs &args, Pos pos) {
   f.closure = fn->closure;
   f.pos = fn->function->pos;
   f.result = Value::none();
+  f.emits = kernel ? fn->builtinFunction : c.frame->emits;
   c.frame = &f;
   Value result;
   if (++depth_ > 1400) {
@@ -329,8 +330,8 @@ Value Evaluator::callFunction(Object *fn, CallArgs &args, Pos pos) {
     Flow flow = runBlock(fn->function->body);
     result = flow == Flow::Fail ? Value{} : f.result;
   }
-  // It may ask a run-time value for its type; neither the value nor what is computed with it comes back.
-  if (result && holdsRuntime(result)) result = c.failRuntime();
+  // It may ask a run-time value for its type; neither the value nor what is computed with it comes back, but from what Triton calls with both.
+  if (result && !f.emits && holdsRuntime(result)) result = c.failRuntime();
   --depth_;
   c.frame = f.parent;
   return c.error ? Value{} : result;

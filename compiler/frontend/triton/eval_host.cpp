@@ -307,6 +307,16 @@ Value Evaluator::instantiate(Object *cls, CallArgs &args) {
   return v;
 }
 
+/// Whether a decorator marks what it is given as Triton marks its own functions: X.__triton_builtin__ = True.
+static bool marksBuiltins(llvm::ArrayRef<Stmt *> body) {
+  return llvm::any_of(body, [](const Stmt *st) {
+    const bool marks = st->kind == StmtKind::Assign && llvm::any_of(st->exprs, [](const Expr *e) {
+      return e->kind == ExprKind::Attribute && e->text == "__triton_builtin__";
+    });
+    return marks || marksBuiltins(st->body) || marksBuiltins(st->orelse);
+  });
+}
+
 /// A function object with what its decorators say. Decorators we do not know leave the function as it is.
 Value Evaluator::define(FunctionNode *f) {
   Object *o;
@@ -331,9 +341,11 @@ Value Evaluator::define(FunctionNode *f) {
       c.error.reset();
       continue;
     }
+    if (v.kind == Kind::Function) o->builtinFunction |= marksBuiltins(v.o->function->body);
     if (v.kind != Kind::Builtin) continue;
     std::string_view name = static_cast<const Builtin *>(v.data)->name;
     if (name == "triton.jit") o->jit = true;
+    if (name == "tl.builtin") o->builtinFunction = true;
     // A constexpr of a function is called as the function is.
     if (name == "triton.constexpr_function" || name == "triton.runtime.jit.constexpr_function" ||
         name == "tl.constexpr_function" || name == "tl.constexpr")

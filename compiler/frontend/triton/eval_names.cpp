@@ -17,7 +17,7 @@ bool Evaluator::visibleInKernel(const Value &v, std::string_view name) {
   case Kind::Class:
   case Kind::None: return true;
   case Kind::Function:
-    if (v.o->jit || v.o->constexprFunction) return true;
+    if (v.o->jit || v.o->constexprFunction || v.o->builtinFunction) return true;
     c.fail(diag::TrPlainFunction, name);
     return false;
   case Kind::Tuple:

@@ -216,7 +216,7 @@ Value Semantic::full(const std::vector<int64_t> &shape, const Value &v, Scalar s
 
 mlir::Operation *Semantic::op(llvm::StringRef name, llvm::ArrayRef<mlir::Type> results,
                               llvm::ArrayRef<mlir::Value> operands, llvm::ArrayRef<mlir::NamedAttribute> attrs) {
-  if (c_.frame && !c_.frame->kernel) c_.failRuntime();
+  if (c_.frame && !c_.frame->kernel && !c_.frame->emits) c_.failRuntime();
   mlir::OperationState state(c_.loc(), name, operands, results, attrs);
   return c_.builder.create(state);
 }

@@ -109,7 +109,7 @@ struct Scope {
 
 /// The parts of values that have some. One struct for all kinds; which members are used:
 ///   Str: text                    Tuple, List: items; a named tuple also has fields and cls
-///   Dict: items = {k, v, …}      Function: function, module, closure, jit, constexprFunction, noinline, decorators
+///   Dict: items = {k, v, …}      Function: function, module, closure, jit, constexprFunction, builtinFunction, noinline, decorators
 ///   Method: items = {self, function}
 ///   Class: text, members, module, fields (aggregate or NamedTuple), items = defaults, bases in `keys`
 ///   Instance: cls, fields/items; sealed: its constructor is done, kernels leave its fields alone
@@ -130,6 +130,7 @@ struct Object {
   Scope *closure = nullptr;
   bool jit = false;
   bool constexprFunction = false;
+  bool builtinFunction = false; // Python that Triton runs as it compiles, with the kernel's own values
   bool noinline = false;
   bool aggregate = false;
   bool namedTuple = false;

@@ -97,3 +97,16 @@ def for_torch(version):
     found[".backends"] = _module("backends", compiler=found[".backends.compiler"], backends={})
     found[".compiler"] = _module("compiler", compiler=sources, CompiledKernel=CompiledKernel)
     return found
+
+
+class Together:
+    """A kernel of the CPU on as many threads as it has programs: they may wait for each other (launch_cooperative_grid)."""
+
+    def __init__(self, package):
+        self.package, self.programs, self.model = package, 0, None
+
+    def __call__(self, programs):
+        from .._model import load
+        if programs != self.programs:
+            self.programs, self.model = programs, load(self.package, threads=programs)
+        return self.model

@@ -34,7 +34,7 @@ class _Slow:
         kernel = _run(function, *args, grid=grid, warmup=False, **kwargs)
         launcher = getattr(kernel, "_run", None)
         plain = knobs.runtime.launch_enter_hook is _enter and knobs.runtime.launch_exit_hook is _exit and knobs.runtime.add_stages_inspection_hook is None
-        if plain and getattr(launcher, "flat", False) and _here():
+        if plain and getattr(launcher, "flat", False) and not launcher.together and _here():
             function.__dict__["_neso"].remember(args, kwargs, kernel.function, launcher.name, launcher.letters, tuple(launcher.places), kernel, _guards(function, kernel))
         return kernel
 

@@ -3,6 +3,7 @@ constant, one that 16 divides is known to be so, and so are addresses."""
 
 import hashlib
 import inspect
+import math
 import operator
 import os
 import re
@@ -18,6 +19,7 @@ from .._dtypes import ROWS
 from .._errors import Error, InputError
 from . import _interpret
 from . import language as tl
+from ._device import Together
 from ._source import FROM_TORCH, Source, literal, named_in, source_lines
 
 # Of a launch, by keyword; a kernel that has a parameter of that name gets it too, as in Triton.
@@ -182,7 +184,7 @@ class CompiledKernel:
         from .._model import load
         from .runtime import driver
         self.package, self.device, self.names = package, device, names
-        self.model = load(package, device=device)
+        self.model, self.together = load(package, device=device), Together(package)
         row = self.model.kernels[0]
         self.name = row["name"]
         self.metadata = Metadata(self.name, 1, options.get("num_warps") or 4, options.get("num_stages") or 3, 1, driver.active.get_current_target())
@@ -220,9 +222,10 @@ class CompiledKernel:
             if _is_array(value) and not value.flags.writeable:
                 raise InputError(f"argument '{self.names[i]}' is read-only, and the kernel writes to it; pass a copy", "E0821", "INVALID_ARGUMENT")
 
-    def launch(self, sizes, given):
+    def launch(self, sizes, given, together=False):
         if 0 not in sizes:
-            self.model.launch(self.name, sizes, self.letters, self.values(given), 0 if self.device == "cpu" else _stream())
+            model = self.together(math.prod(sizes)) if together and self.device == "cpu" else self.model
+            model.launch(self.name, sizes, self.letters, self.values(given), 0 if self.device == "cpu" else _stream())
 
     def _init_handles(self):
         """Programs that ask for registers call it; the kernel is loaded as soon as it is compiled."""
@@ -364,10 +367,11 @@ class JITFunction(KernelInterface):
         if warmup:
             return kernel
         kernel.check(values)
-        if kernel.flat is not None:
+        together = bool(options.get("launch_cooperative_grid"))
+        if kernel.flat is not None and not together:
             self._launcher.remember(args, kwargs, kernel.model, kernel.name, kernel.letters, tuple(kernel.flat), kernel, [])
         size = _sizes_of(grid(dict(zip(self.arg_names, values))) if callable(grid) else grid)
-        kernel.launch(size, values)
+        kernel.launch(size, values, together)
         return kernel
 
     def source(self, functions=()):

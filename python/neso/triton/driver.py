@@ -8,7 +8,7 @@ from triton.backends.driver import DriverBase
 
 from .. import cache
 from .._errors import Error
-from ._device import NO_LIMIT, Host, Utilities
+from ._device import NO_LIMIT, Host, Together, Utilities
 
 # Registers and those of them that were spilled. Programs divide a device's registers by the first.
 _TAKES = (1, 0)
@@ -20,6 +20,7 @@ class _Utilities(Utilities):
     def load_binary(self, name, package, shared, device):
         from .._model import load
         model = load(package)
+        model.together = Together(package)
         # Module and function at once: without a module Triton would load again for each launch.
         return model, model, *_TAKES, NO_LIMIT
 
@@ -65,6 +66,7 @@ class Launcher:
         self.flat = all(len(path) == 1 for path in self.paths)
         self.descriptors = sorted({path[:path.index("base")] for path in self.paths if "base" in path})
         self.places = [path[0] for path in self.paths]
+        self.together = metadata.launch_cooperative_grid
 
     def __call__(self, x, y, z, stream, function, kernel_metadata, launch_metadata, enter_hook, exit_hook, *args):
         if self.flat:
@@ -76,7 +78,8 @@ class Launcher:
         if enter_hook is not None:
             enter_hook(launch_metadata)
         if x * y * z > 0:
-            function.launch(self.name, (x, y, z), self.letters, values)
+            model = function.together(x * y * z) if self.together else function
+            model.launch(self.name, (x, y, z), self.letters, values)
         if exit_hook is not None:
             exit_hook(launch_metadata)
 

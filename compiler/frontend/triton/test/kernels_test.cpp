@@ -643,6 +643,56 @@ def f(x, y):
   EXPECT_TRUE(holds(text, "arith.sitofp")) << text;
 }
 
+// As Inductor's reductions over several programs round a size, and choose what masked loads give.
+TEST(Kernels, CallWhatIsMarkedAsTritonsOwn) {
+  const std::string source = R"(
+from triton.language import core
+def mark(f):
+    if True:
+        def wrapper(*args, _semantic, **kwargs):
+            return f(*args, **kwargs)
+    else:
+        wrapper = f
+    wrapper.__triton_builtin__ = True
+    return wrapper
+@mark
+def next_power(n: tl.constexpr, *, _builder: object = None) -> tl.constexpr:
+    assert isinstance(n, tl.constexpr)
+    return tl.constexpr(triton.next_power_of_2(n.value))
+@mark
+def if_mask(mask, val, *, _builder=None):
+    if isinstance(mask, tl.constexpr) and mask.value is None:
+        return tl.constexpr(None)
+    return val
+@core.builtin
+def doubled(v, _semantic=None):
+    return tl.exp(v, _semantic=_semantic)
+@core.builtin
+def branches(v, _semantic=None):
+    return v if v > 0 else 0
+@triton.jit
+def f(x, n, M: tl.constexpr):
+    B: tl.constexpr = next_power(M // 3)
+    i = tl.arange(0, B)
+    m = i < n
+    v = tl.load(x + i, None, other=if_mask(None, 0.0)) + tl.load(x + i, m, other=if_mask(m, 0.0))
+    tl.store(x + i, doubled(v), m)
+@triton.jit
+def g(x):
+    tl.store(x, branches(tl.load(x)))
+)";
+  KernelRequest r;
+  r.signature = "*fp32,i32";
+  r.constexprs = {{"M", "50"}};
+  r.function = "f";
+  const std::string text = compileText(source, r);
+  EXPECT_TRUE(holds(text, "math.exp") && holds(text, "tensor<16xf32>")) << text;
+  r.signature = "*fp32";
+  r.constexprs = {};
+  r.function = "g";
+  EXPECT_TRUE(holds(compileText(source, r), "E1017")) << compileText(source, r);
+}
+
 TEST(Kernels, AskWhatTheyAreCompiledFor) {
   const std::string source = R"(
 from triton.language.target_info import cuda_capability_geq, is_hip
