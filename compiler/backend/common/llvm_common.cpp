@@ -27,9 +27,6 @@ void setUpLlvm() {
     // CodeGenPrepare goes over a whole function again after each change unless the function is huge: quadratic where loops
     // are written out. As if all were huge it looks at changed blocks alone.
     set("cgpp-huge-func", "0");
-    // The scheduler compares each access of memory in a block with up to a thousand before it, and each edge that it finds with all
-    // that its instruction has: quadratic where loops are written out. Fewer take a fifth of the time and cost no order that matters.
-    set("dag-maps-huge-region", "400");
   });
 }
 
