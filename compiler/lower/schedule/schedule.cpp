@@ -199,6 +199,7 @@ private:
       splitReductions(program, options_.split);
       splitSorts(program, options_.split);
       splitScans(program, options_.split);
+      splitUpdates(program, options_.split);
     }
     if (options_.split.sortByDigits) giveSortsScratch(program);
     shared.resize(program.buffers.size());

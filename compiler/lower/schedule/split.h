@@ -32,4 +32,7 @@ void splitContractions(loops::Program &program, const SplitRule &rule);
 /// and a node before them that sets those to zero.
 void splitScans(loops::Program &program, const SplitRule &rule);
 
+/// Sums in few places that very many updates meet in: programs update copies of them in turn, which are added up afterwards (rule.updateCopies).
+void splitUpdates(loops::Program &program, const SplitRule &rule);
+
 } // namespace neso::schedule
