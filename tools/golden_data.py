@@ -429,8 +429,12 @@ def late_sorts():
 
 
 def wide_bounds():
-    """Torch writes bounds of sizes as wide as the user gave them."""
-    return [Case("rows", lambda x: x.softmax(0) * 2, lambda: (torch.randn(6, 4),), dynamic=({0: Dim("rows", min=2, max=1 << 70)},), more=[lambda: (torch.randn(9, 4),)])]
+    """Torch writes bounds of sizes as wide as the user gave them, and those that it derives in assertions, too."""
+    long = {d: Dim(f"long{d}", max=10**7) for d in range(3)}
+    return [
+        Case("rows", lambda x: x.softmax(0) * 2, lambda: (torch.randn(6, 4),), dynamic=({0: Dim("rows", min=2, max=1 << 70)},), more=[lambda: (torch.randn(9, 4),)]),
+        Case("positions", lambda x: ((x > 0).nonzero(), x[x > 0] * 2), lambda: (torch.randn(3, 4, 5),), dynamic=(long,), more=[lambda: (torch.randn(2, 3, 7),)], exact=False),
+    ]
 
 
 def grouped(a, b, offs=None):
