@@ -428,11 +428,19 @@ def late_sorts():
     return [Case("sorted_selection", lambda x: x.masked_select(x > 0).sort(0)[0], some(0.5), more=[some(0.0), some(1.0)])]
 
 
+def diagonals_written(x):
+    """Strides 4 and 3 of any number of rows: no two elements meet."""
+    y = x.new_ones(x.shape[0] * 4)
+    y.as_strided((x.shape[0], 2), (4, 3)).copy_(x)
+    return y.view(-1, 2, 2) * 2
+
+
 def wide_bounds():
     """Torch writes bounds of sizes as wide as the user gave them, and those that it derives in assertions, too."""
     long = {d: Dim(f"long{d}", max=10**7) for d in range(3)}
     return [
         Case("rows", lambda x: x.softmax(0) * 2, lambda: (torch.randn(6, 4),), dynamic=({0: Dim("rows", min=2, max=1 << 70)},), more=[lambda: (torch.randn(9, 4),)]),
+        Case("diagonals_written", diagonals_written, lambda: (torch.randn(3, 2),), dynamic=({0: Dim("rows", min=2, max=1 << 70)},), more=[lambda: (torch.randn(9, 2),)]),
         Case("positions", lambda x: ((x > 0).nonzero(), x[x > 0] * 2), lambda: (torch.randn(3, 4, 5),), dynamic=(long,), more=[lambda: (torch.randn(2, 3, 7),)], exact=False),
     ]
 
