@@ -470,13 +470,27 @@ def updates_in_any_order():
              for mode in ("amax", "amin", "prod") for t in (torch.float32, torch.float64, torch.float16, torch.bfloat16)]
     cases += [Case(f"{mode}_{str(t)[6:]}", update(mode, True), lambda t=t: whole(t))
               for mode in ("amax", "amin", "prod", "mean", "sum") for t in (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)]
+    cases += [Case("few_places", lambda x: (torch.zeros(7, dtype=torch.int64).index_add(0, x.long(), x.long() + 1), torch.zeros(7).index_add(0, x.long(), x * 0.5)),
+                   lambda: (torch.randint(0, 7, (20001,), dtype=torch.uint8),))]
     cases += [Case("bool", lambda x, s: x.index_put((index,), s, accumulate=True), lambda: (torch.tensor([True] + [False] * 8), torch.tensor([True, False] * 8)))]
     return cases
 
 
+def diagonals_written(x):
+    """Strides 4 and 3 of any number of rows: no two elements meet."""
+    y = x.new_ones(x.shape[0] * 4)
+    y.as_strided((x.shape[0], 2), (4, 3)).copy_(x)
+    return y.view(-1, 2, 2) * 2
+
+
 def wide_bounds():
-    """Torch writes bounds of sizes as wide as the user gave them."""
-    return [Case("rows", lambda x: x.softmax(0) * 2, lambda: (torch.randn(6, 4),), dynamic=({0: Dim("rows", min=2, max=1 << 70)},), more=[lambda: (torch.randn(9, 4),)])]
+    """Torch writes bounds of sizes as wide as the user gave them, and those that it derives in assertions, too."""
+    long = {d: Dim(f"long{d}", max=10**7) for d in range(3)}
+    return [
+        Case("rows", lambda x: x.softmax(0) * 2, lambda: (torch.randn(6, 4),), dynamic=({0: Dim("rows", min=2, max=1 << 70)},), more=[lambda: (torch.randn(9, 4),)]),
+        Case("diagonals_written", diagonals_written, lambda: (torch.randn(3, 2),), dynamic=({0: Dim("rows", min=2, max=1 << 70)},), more=[lambda: (torch.randn(9, 2),)]),
+        Case("positions", lambda x: ((x > 0).nonzero(), x[x > 0] * 2), lambda: (torch.randn(3, 4, 5),), dynamic=(long,), more=[lambda: (torch.randn(2, 3, 7),)], exact=False),
+    ]
 
 
 def grouped(a, b, offs=None):

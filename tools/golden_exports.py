@@ -100,6 +100,19 @@ def hints():
     return [c("hints", lambda x, y: hints_wrapper(outer, (x + y, y), {}, hints={"outer": "a"}) * 2, "f32 2x4", "f32 4", raw_only="the same in both forms")]
 
 
+def fixed_size(x):
+    """The sub-graph is given a size that is one number by the end of the export: its call has the number in that place."""
+    x = x.flatten(1)[:, :7]
+    n = x.size()[0]
+    if n < 2:
+        raise ValueError("one row has no variance")
+    with torch.autocast("cpu", enabled=False):
+        mean = x.mean(0, keepdim=True)
+        y = x.reshape(n, 7) - mean
+        y = y.mT @ y / float(n - 1)
+    return ((x.reshape(-1, 7) - mean) @ y).reshape(x.size())
+
+
 def traced_regions():
     """Regions that are traced once and called from several places, and others that are a sub-graph and no more."""
     scaled = torch.compiler.nested_compile_region(lambda x, y: torch.sin(x) @ y)
@@ -131,6 +144,7 @@ def traced_regions():
         c("nested", nested, torch.tensor(True), "f32 3x4", "f32 4x4", more=[[torch.tensor(False), "f32 3x4", "f32 4x4"]], strict=True),
         c("each_of_a_list", lambda x, y: foreach_map(torch.add, [x, x * 2], [y, y]), "f32 5", "f32 5", strict=True),
         c("product_with_epilogue", lambda x, y, b: flex_gemm(torch.addmm, (b, x, y), lambda acc: (torch.relu(acc), acc.sum(1))), "f32 5x8", "f32 8x3", "f32 3"),
+        c("fixed_size", fixed_size, "f32 3x2x5", dynamic=({0: Dim.AUTO},), raw_only="decompositions leave no sub-graph"),
         c("strict_mode", lambda x: strict_mode(lambda x: (x + 1, x * 2), (x,)), "f32 5"),
     ]
 

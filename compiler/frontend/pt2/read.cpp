@@ -314,29 +314,47 @@ private:
   graph::Model m_;
 };
 
-/// The text with the bounds of range_constraints within int64: torch writes them as wide as the user gave them, and no size is wider.
-/// nullopt: none of them is wider.
+/// Whether a number that is wider than int64 says there no more than the widest one does: a bound of range_constraints, or what a size is compared
+/// with. No size is wider.
+bool isBound(std::string_view before) {
+  constexpr std::string_view kTarget = "\"target\":";
+  const size_t section = before.rfind("\"range_constraints\""), node = before.rfind(kTarget);
+  if (section != std::string_view::npos && (node == std::string_view::npos || section > node)) return true;
+  if (node == std::string_view::npos) return false;
+  std::string_view target = before.substr(node + kTarget.size());
+  target.remove_prefix(std::min(target.find('"') + 1, target.size()));
+  target = target.substr(0, target.find('"'));
+  for (std::string_view name : {"_operator.le", "_operator.lt", "_operator.ge", "_operator.gt", "_operator.eq", "_operator.ne"})
+    if (target == name) return true;
+  return false;
+}
+
+/// The text with bounds within int64: torch writes them as wide as the user gave them or as it derived them. nullopt: none of them is wider.
 std::optional<std::string> withNarrowBounds(std::string_view text) {
   constexpr std::string_view kMost = "9223372036854775807";
-  size_t at = text.find("\"range_constraints\"");
-  if (at == std::string_view::npos || (at = text.find('{', at)) == std::string_view::npos) return std::nullopt;
-  std::string out(text.substr(0, at));
-  bool changed = false;
-  int depth = 0;
-  do {
-    const char c = text[at];
-    depth += c == '{' ? 1 : c == '}' ? -1 : 0;
-    size_t end = c == '"' ? text.find('"', at + 1) : at;
-    if (end == std::string_view::npos) return std::nullopt;
-    while (c != '"' && end < text.size() && std::isdigit(static_cast<unsigned char>(text[end]))) ++end;
-    const std::string_view token = text.substr(at, std::max(end + (c == '"'), at + 1) - at);
-    const bool wide = end > at && c != '"' && (token.size() > kMost.size() || (token.size() == kMost.size() && token > kMost));
-    out += wide ? kMost : token;
-    changed |= wide;
-    at += token.size();
-  } while (depth > 0 && at < text.size());
-  out += text.substr(at);
-  return changed ? std::optional(std::move(out)) : std::nullopt;
+  std::string out;
+  size_t kept = 0; // what of the text is in `out`
+  for (size_t at = text.find_first_of("\"0123456789"); at != std::string_view::npos; at = text.find_first_of("\"0123456789", at)) {
+    if (text[at] == '"') {
+      for (++at; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\';
+      ++at;
+      continue;
+    }
+    const size_t end = std::min(text.find_first_not_of("0123456789", at), text.size());
+    const std::string_view digits = text.substr(at, end - at);
+    const bool wide = digits.size() > kMost.size() || (digits.size() == kMost.size() && digits > kMost);
+    const bool whole = end < text.size() && std::string_view(",]} \n\r\t").find(text[end]) != std::string_view::npos;
+    const char before = at > 0 ? text[at - 1] : ' ';
+    if (wide && whole && before != '.' && before != '+' && before != '-' && isBound(text.substr(0, at))) {
+      out += text.substr(kept, at - kept);
+      out += kMost;
+      kept = end;
+    }
+    at = end;
+  }
+  if (!kept) return std::nullopt;
+  out += text.substr(kept);
+  return out;
 }
 
 Result<graph::Model> readArchive(const Archive &archive, const ReadOptions &options) {

@@ -76,7 +76,8 @@ bool ModelLowering::refuse(const graph::Node &node, const std::string &why) {
 
 std::optional<ModelLowering::Call> ModelLowering::readCall(const graph::Node &node) {
   Call call{node, {}, {}};
-  for (const graph::Argument &a : node.args) {
+  for (size_t k = 0; k < node.args.size(); ++k) {
+    const graph::Argument &a = node.args[k];
     if (const std::shared_ptr<graph::Graph> *sub = std::get_if<std::shared_ptr<graph::Graph>>(&a)) {
       call.bodies.push_back(sub->get());
       call.lists.clear();
@@ -88,6 +89,9 @@ std::optional<ModelLowering::Call> ModelLowering::readCall(const graph::Node &no
       call.lists.emplace_back();
       for (const graph::IntOrSym &s : *syms)
         call.lists.back().push_back(std::holds_alternative<ValueId>(s) ? std::get<ValueId>(s) : ValueId());
+    } else if (std::holds_alternative<int64_t>(a) && !call.bodies.empty() && (k >= node.argNames.size() || node.argNames[k].empty())) {
+      // A size that is one number in this model; what has a name is an option of the call.
+      call.lists.push_back({ValueId()});
     }
   }
   const size_t expected = node.target == "higher_order.cond" || node.target.starts_with("higher_order.while_loop") ? 2 : 1;

@@ -283,14 +283,15 @@ private:
       if (t.sizes[d].isConst(0)) return false;
       if (!t.sizes[d].isConst(1)) order.push_back(d);
     }
-    // One dimension moves from element to element, whatever its size.
-    if (order.size() == 1 && t.strides[order[0]].isConst() && !t.strides[order[0]].isConst(0)) return false;
     for (size_t d : order)
-      if (!t.sizes[d].isConst() || !t.strides[d].isConst()) return true;
+      if (!t.strides[d].isConst()) return true;
     std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return t.strides[a].constValue() < t.strides[b].constValue(); });
     int64_t reach = 0; // of the dimensions with smaller strides, in elements
     for (size_t d : order) {
       if (t.strides[d].constValue() <= reach) return true;
+      // The dimension with the widest stride moves on behind all others, whatever its size.
+      if (d == order.back()) break;
+      if (!t.sizes[d].isConst()) return true;
       reach += (t.sizes[d].constValue() - 1) * t.strides[d].constValue();
     }
     return false;
