@@ -259,14 +259,22 @@ private:
 
   /// The largest parts of e that ask something about sizes alone: the run knows the answer before any program starts, and nothing more is to be
   /// found out from how they are written.
-  static void collectComputed(Expr e, std::set<Expr, bool (*)(Expr, Expr)> &out) {
+  void collectComputed(Expr e, std::set<Expr, bool (*)(Expr, Expr)> &out) const {
     if (!asks(e)) return;
     const std::vector<Symbol> symbols = symbolsOf(e);
-    if (std::all_of(symbols.begin(), symbols.end(), [](Symbol s) { return s.isSize(); })) {
+    if (std::all_of(symbols.begin(), symbols.end(), [](Symbol s) { return s.isSize(); }) && alwaysHasValue(e)) {
       out.insert(e);
       return;
     }
     for (Expr operand : e.operands()) collectComputed(operand, out);
+  }
+
+  /// A run fails where a size has no value: a kernel that does not run, or a choice that is not made, needs none.
+  bool alwaysHasValue(Expr e) const {
+    if (e.isConst() || e.isSymbol()) return true;
+    const bool divides = e.kind() == ExprKind::FloorDiv || e.kind() == ExprKind::Mod;
+    if (divides && plan_.program.facts.rangeOf(e.operands()[1]).lo <= 0) return false;
+    return std::all_of(e.operands().begin(), e.operands().end(), [&](Expr x) { return alwaysHasValue(x); });
   }
 
   static bool asks(Expr e) {

@@ -114,7 +114,7 @@ private:
   }
 
   LoopTiling loop(plan::Kernel &kernel, const TileTarget &target) const {
-    if (!target.threadBlocks) orderAsInMemory(plan_, kernel);
+    orderAsInMemory(plan_, kernel);
     LoopTiling tiling = chooseLoopTiling(plan_, kernel, target);
     const int64_t windows = shareWindows(plan_, kernel, tiling, target);
     return windows == 1 ? tiling : chooseLoopTiling(plan_, kernel, target, windows);

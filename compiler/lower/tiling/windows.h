@@ -12,7 +12,7 @@ namespace neso {
 /// equal loads become one when tile programs are cleaned up. Gives the number of windows; 1: the kernel stays.
 int64_t shareWindows(plan::Plan &plan, plan::Kernel &kernel, const LoopTiling &tiling, const TileTarget &target);
 
-/// On a CPU, where windows slide: dimensions in the order in which what the kernel reads and writes lies in memory, where its results were lowered in
+/// Where windows slide: dimensions in the order in which what the kernel reads and writes lies in memory, where its results were lowered in
 /// another (channels innermost, of a model that has them outside). A program then walks a plane, whose lines follow each other.
 void orderAsInMemory(const plan::Plan &plan, plan::Kernel &kernel);
 

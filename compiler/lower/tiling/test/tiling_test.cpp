@@ -730,7 +730,26 @@ TEST(Tiling, WindowsWalkPlanesThatLieInMemory) {
   EXPECT_EQ(kernel.nodes[0].ranges, kernel.xRanges);
   EXPECT_EQ(kernel.nodes[0].body().ops[0].index, Symbol::outer(0) * 800 + Symbol::outer(1) * 40 + Symbol::outer(2) + r(0));
   EXPECT_EQ(kernelOf(false, false, 40).xRanges.back(), Expr(20));
-  EXPECT_EQ(kernelOf(true, true, 40).xRanges, (std::vector<Expr>{2, 40, 20}));
+  EXPECT_EQ(kernelOf(true, true, 40).xRanges, (std::vector<Expr>{2, 20, 40}));
+}
+
+TEST(Tiling, LongWindowsOfManyNeighboursAreThreads) {
+  // Windows of 1024 along the positions, each channel's with weights of its own side by side.
+  auto shapeOf = [](int64_t processors) {
+    constexpr int64_t kChannels = 64, kPositions = 2047, kTaps = 1024;
+    Maker m;
+    const BufferId x = m.input("x", kChannels * (kPositions + kTaps)), w = m.input("w", kChannels * kTaps), y = addTemp(m.p, "y", DType::F32, kChannels * kPositions);
+    ReductionSpec sum;
+    const ValueIdx element = appendLoad(sum.body, x, DType::F32, i(0) * (kPositions + kTaps) + i(1) + r(0)), factor = appendLoad(sum.body, w, DType::F32, i(0) * kTaps + r(0));
+    sum.reductions = {{ReduceKind::Sum, DType::F32, append(sum.body, OpKind::Mul, DType::F32, element, factor), {{y, i(0) * kPositions + i(1), 0}}}};
+    m.node({kChannels, kPositions}, {kTaps}, sum), m.output(y);
+    TileTarget target;
+    target.threadBlocks = true, target.processors = processors;
+    plan::Plan plan = m.plan();
+    return chooseTilings(plan, target)[0].loop.value().shape;
+  };
+  EXPECT_EQ(shapeOf(132), LoopTiling::Shape::Columns);
+  EXPECT_EQ(shapeOf(1000), LoopTiling::Shape::Rows);
 }
 
 TEST(Tiling, RowsOfEightAreMultipliedWhereTheyLie) {
