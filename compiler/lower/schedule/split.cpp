@@ -12,6 +12,23 @@ namespace neso::schedule {
 
 using namespace loops;
 
+ValueIdx readInside(Body &body, Expr position, Expr extent, const std::vector<ValueIdx *> &roots) {
+  Body out;
+  const ValueIdx at = appendIndex(out, position), end = appendIndex(out, extent), inside = append(out, OpKind::Lt, DType::Bool, at, end);
+  std::vector<ValueIdx> now;
+  auto also = [&](ValueIdx mask) { return mask < 0 ? inside : append(out, OpKind::And, DType::Bool, inside, mask); };
+  for (Op op : body.ops) {
+    for (ValueIdx *operand : {&op.a, &op.b, &op.c})
+      if (*operand >= 0) *operand = now[static_cast<size_t>(*operand)];
+    if (op.kind == OpKind::Load) op.a = also(op.a);
+    if (op.kind == OpKind::Indirect) op.b = also(op.b);
+    now.push_back(append(out, op));
+  }
+  for (ValueIdx *root : roots) *root = now[static_cast<size_t>(*root)];
+  body = std::move(out);
+  return inside;
+}
+
 namespace {
 
 bool splittable(ReduceKind k) {
@@ -113,8 +130,9 @@ SplitRule SplitRule::manyProcessors(const MachineSheet &machine) {
 
 namespace {
 
-/// Parts of rows of unknown length have so many times more elements at least: they take more to compute, and shorter rows come.
-constexpr int64_t kUnknownParts = 8;
+/// Parts of rows of unknown length have so many times more elements at least: they take more to compute, and shorter rows come. Partial results of such
+/// rows, at most.
+constexpr int64_t kUnknownParts = 8, kMostPartial = int64_t(1) << 24;
 /// Parts begin at multiples of so many elements, so that these are read together.
 constexpr int64_t kLine = 16;
 
@@ -133,24 +151,14 @@ Op neutralOf(ReduceKind kind, DType t) {
 
 /// Elements of the reduction whose `position` is not below `extent` take no part, and nothing of them is read.
 void keepInside(ReductionSpec &spec, Expr position, Expr extent) {
-  Body body;
-  const ValueIdx at = appendIndex(body, position), end = appendIndex(body, extent), inside = append(body, OpKind::Lt, DType::Bool, at, end);
-  std::vector<ValueIdx> now;
-  auto also = [&](ValueIdx mask) { return mask < 0 ? inside : append(body, OpKind::And, DType::Bool, inside, mask); };
-  for (Op op : spec.body.ops) {
-    for (ValueIdx *operand : {&op.a, &op.b, &op.c})
-      if (*operand >= 0) *operand = now[static_cast<size_t>(*operand)];
-    if (op.kind == OpKind::Load) op.a = also(op.a);
-    if (op.kind == OpKind::Indirect) op.b = also(op.b);
-    now.push_back(append(body, op));
-  }
+  std::vector<ValueIdx *> inputs;
+  for (Reduction &r : spec.reductions) inputs.push_back(&r.input);
+  const ValueIdx inside = readInside(spec.body, position, extent, inputs);
   for (Reduction &r : spec.reductions) {
-    const ValueIdx value = now[static_cast<size_t>(r.input)];
-    const DType t = body.ops[static_cast<size_t>(value)].dtype;
-    const ValueIdx neutral = append(body, neutralOf(r.kind, t));
-    r.input = append(body, OpKind::Where, t, inside, value, neutral);
+    const DType t = spec.body.ops[static_cast<size_t>(r.input)].dtype;
+    const ValueIdx neutral = append(spec.body, neutralOf(r.kind, t));
+    r.input = append(spec.body, OpKind::Where, t, inside, r.input, neutral);
   }
-  spec.body = std::move(body);
 }
 
 /// How a reduction becomes two.
@@ -168,15 +176,72 @@ public:
 
   void run() {
     for (Node &n : program_.nodes) {
-      if (std::optional<Cut> cut = cutOf(n))
-        applied(Rule::SplitReduction), split(std::move(n), *cut);
+      if (deviatesOverUnknown(n))
+        for (Node &pass : passesOf(n)) add(std::move(pass));
       else
-        nodes_.push_back(std::move(n));
+        add(std::move(n));
     }
     program_.nodes = std::move(nodes_);
   }
 
 private:
+  void add(Node n) {
+    if (std::optional<Cut> cut = cutOf(n))
+      applied(Rule::SplitReduction), split(std::move(n), *cut);
+    else
+      nodes_.push_back(std::move(n));
+  }
+
+  static bool isKnown(const Node &n) {
+    return std::all_of(n.reduceRanges.begin(), n.reduceRanges.end(), [](Expr e) { return e.isConst(); });
+  }
+
+  /// Whether the node would be cut if it did not ask for squared deviations: parts of an unknown length are not equally long, which these ask for.
+  bool deviatesOverUnknown(const Node &n) const {
+    const auto *folds = n.as<ReductionSpec>();
+    auto deviates = [](const Reduction &r) { return r.kind == ReduceKind::Welford; };
+    if (!folds || isKnown(n) || !rule_.unknownLengths || !std::all_of(folds->reductions.begin(), folds->reductions.end(), deviates)) return false;
+    Cut cut;
+    cut.across = runsAcross(n);
+    return canBeSplit(n, *folds) && partsOf(n, cut) > 1;
+  }
+
+  /// Means and squared deviations as two sums: of the elements, then of the squares of what they are apart from the mean.
+  std::vector<Node> passesOf(const Node &n) {
+    const auto &folds = n.get<ReductionSpec>();
+    ReductionSpec first{folds.body, {}}, second{folds.body, {}};
+    PointwiseSpec between;
+    const Expr row = rowMajorIndex(n.ranges), results = product(n.ranges);
+    for (const Reduction &r : folds.reductions) {
+      const DType t = r.dtype;
+      const std::string &name = program_.buffer(r.results[0].buffer).name;
+      const BufferId sums = addTemp(program_, name + "_sum", t, results), means = addTemp(program_, name + "_mean", t, results);
+      Reduction sum = r, squares = r;
+      sum.kind = squares.kind = ReduceKind::Sum;
+      sum.results = {{sums, row, 0}}, squares.results.clear();
+      first.reductions.push_back(std::move(sum));
+      const ValueIdx total = appendLoad(between.body, sums, t, row), index = appendIndex(between.body, product(n.reduceRanges));
+      const ValueIdx count = append(between.body, OpKind::Cast, t, index), mean = append(between.body, OpKind::Div, t, total, count);
+      between.stores.push_back({means, row, mean});
+      for (Store s : r.results) {
+        if (s.value == 1) s.value = 0, squares.results.push_back(s);
+        else s.value = s.value == 0 ? mean : count, between.stores.push_back(s);
+      }
+      const ValueIdx center = appendLoad(second.body, means, t, row), apart = append(second.body, OpKind::Sub, t, r.input, center);
+      squares.input = append(second.body, OpKind::Mul, t, apart, apart);
+      if (!squares.results.empty()) second.reductions.push_back(std::move(squares));
+    }
+    std::vector<Node> out;
+    out.push_back(like(n, "_sum", std::move(first)));
+    out.back().reduceRanges = n.reduceRanges;
+    out.push_back(like(n, "_mean", std::move(between)));
+    if (!second.reductions.empty()) {
+      out.push_back(like(n, "_squares", std::move(second)));
+      out.back().reduceRanges = n.reduceRanges;
+    }
+    return out;
+  }
+
   bool canBeSplit(const Node &n, const ReductionSpec &folds) const {
     return std::all_of(folds.reductions.begin(), folds.reductions.end(), [&](const Reduction &r) {
       return splittable(r.kind) && isFloat(r.dtype) == isFloat(n.body().ops[static_cast<size_t>(r.input)].dtype);
@@ -187,9 +252,8 @@ private:
     const auto *folds = n.as<ReductionSpec>();
     if (!folds || !canBeSplit(n, *folds)) return std::nullopt;
     Cut cut;
-    const bool known = std::all_of(n.reduceRanges.begin(), n.reduceRanges.end(), [](Expr e) { return e.isConst(); });
+    const bool known = isKnown(n);
     auto is = [&](auto test) { return std::any_of(folds->reductions.begin(), folds->reductions.end(), test); };
-    // Parts of an unknown length are not equally long, which sums of squared deviations ask for.
     if (!known && (!rule_.unknownLengths || is([](const Reduction &r) { return r.kind == ReduceKind::Welford; }))) return std::nullopt;
     // Positions are counted along the loops as they are: a part of them must be one piece.
     if (known && !is(isPosition)) cut.run = shortRun(n, program_, rule_.longestRun);
@@ -221,7 +285,8 @@ private:
     const std::optional<int64_t> extent = n.reduceRanges[cut.dim].asConst();
     if (extent) return *extent > 0 ? equalParts(rule_, most, *extent, length / *extent) : 1;
     const int64_t parts = std::min({most, likely(n.reduceRanges[cut.dim]), length / (rule_.leastPart * kUnknownParts)});
-    return parts >= rule_.leastParts ? parts : 1;
+    // Partial results take memory: not of any number of rows.
+    return parts >= rule_.leastParts && program_.facts.rangeOf(product(n.ranges)).hi <= kMostPartial / parts ? parts : 1;
   }
 
   Node like(const Node &n, const char *what, Node::Spec spec) {

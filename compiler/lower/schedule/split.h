@@ -14,6 +14,10 @@ namespace neso::schedule {
 /// ceil(length / parts) long, and the last ones shorter or empty (rule.unknownLengths).
 void splitReductions(loops::Program &program, const SplitRule &rule);
 
+/// Rewrites the body, whose roots are updated, so that it reads memory only where `position` is below `extent`, and gives that condition as a value.
+/// Elsewhere loads give 0.
+loops::ValueIdx readInside(loops::Body &body, Expr position, Expr extent, const std::vector<loops::ValueIdx *> &roots);
+
 /// Sorts of rows longer than rule.longestSort become sorts of parts and passes that merge two runs each: [] over
 /// [20000] becomes [4] over [5000], [2] over [10000] and [] over [20000]. Keys and positions lie in new temps between
 /// them. Of rows whose length only the run knows each pass that their length asks for runs, up to 2^30 elements: more are refused by a guard.
@@ -25,7 +29,8 @@ void giveSortsScratch(loops::Program &program);
 
 /// Products with fewer blocks than the machine has processors are cut along k: a batch of partial products, then their
 /// sum with the epilogue. [49, 4608] x [4608, 512] becomes 18 of [49, 256] x [256, 512]. Few parts are added where they are read: by the norm behind
-/// the product, whose kernel there is anyway. Every run adds in the same order.
+/// the product, whose kernel there is anyway. Every run adds in the same order. Of a k that only the run knows parts are as long as k asks for, the last
+/// ones shorter or empty (rule.unknownLengths).
 void splitContractions(loops::Program &program, const SplitRule &rule);
 
 /// Scans of few and long rows get words in which the programs of a row tell each other their totals (loops::LookBack),

@@ -48,6 +48,34 @@ void cut(Node &n, int64_t parts) {
   n.reduceRanges = ranges;
 }
 
+/// A k that only the run knows: parts are multiples of so many elements, and worth it from so many on. A part costs its block of the result, too.
+constexpr int64_t kStep = 64, kLeastUnknown = 1024, kMostParts = 128;
+/// Rows and columns of a block, and elements of all parts of the result, at most.
+constexpr int64_t kBlock = 128, kMostPartial = int64_t(1) << 24;
+
+int64_t partsOfUnknown(const ProductShape &s, int64_t mostResults, int64_t processors) {
+  auto blocks = [](int64_t n) { return (n + kBlock - 1) / kBlock; };
+  const int64_t programs = s.batch * blocks(s.m) * blocks(s.n);
+  const int64_t parts = std::min({processors / std::max<int64_t>(programs, 1), s.k / kLeastUnknown, kMostParts, kMostPartial / std::max<int64_t>(mostResults, 1)});
+  return std::max<int64_t>(parts, 1);
+}
+
+/// The same for a k that only the run knows.
+void cutUnknown(Node &n, int64_t parts) {
+  const Expr length = n.reduceRanges[0], step = ceilDiv(length, parts * kStep) * kStep, position = Expr(Symbol::index(n.ranges.size())) * step + Symbol::inner(0);
+  mapExprs(n, [&](Expr e) { return substitute(e, {{Symbol::inner(0), position}}); });
+  auto &product = n.get<ContractionSpec>();
+  const ValueIdx inside = readInside(product.body, position, length, {&product.lhs, &product.rhs});
+  for (ValueIdx *operand : {&product.lhs, &product.rhs}) {
+    const Op op = product.body.ops[static_cast<size_t>(*operand)];
+    if (op.kind == OpKind::Load && op.b < 0) continue; // 0 as it is
+    const ValueIdx zero = append(product.body, Op{OpKind::Constant, op.dtype});
+    *operand = append(product.body, OpKind::Where, op.dtype, inside, *operand, zero);
+  }
+  n.ranges.push_back(Expr(parts));
+  n.reduceRanges = {step};
+}
+
 class Splitter {
 public:
   Splitter(Program &program, const SplitRule &rule)
@@ -95,11 +123,12 @@ private:
 
   int64_t partsOf(const Node &n, const ContractionSpec &c, const Users &users) const {
     if (c.accType != DType::F32 || n.reduceRanges.empty()) return 1;
-    for (Expr e : n.reduceRanges)
-      if (!e.isConst() || e.constValue() <= 0) return 1;
     ProductShape s = shapeOf(n, c, program_.facts);
     // A vector times a matrix is a reduction.
     if (s.m < 16 || s.n < 16) return 1;
+    if (rule_.unknownLengths && n.reduceRanges.size() == 1 && !n.reduceRanges[0].isConst()) return partsOfUnknown(s, program_.facts.rangeOf(product(n.ranges)).hi, rule_.machine.processors);
+    for (Expr e : n.reduceRanges)
+      if (!e.isConst() || e.constValue() <= 0) return 1;
     // Its warps cut k themselves.
     if (s.m <= kRowsOfFourBits && usesFourBits(c.body, c.rhs)) return 1;
     s.summedBehind = isSummedBehind(c.stores, users);
@@ -142,7 +171,7 @@ private:
     }
     after.spec = epilogueOf(product, std::move(sum));
 
-    cut(n, parts);
+    n.reduceRanges[0].isConst() ? cut(n, parts) : cutUnknown(n, parts);
     n.name += "_parts";
     product.epilogue.ops.clear();
     append(product.epilogue, OpKind::Constant, DType::F32);
