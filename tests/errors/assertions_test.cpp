@@ -141,8 +141,10 @@ TEST_F(Places, ANumberThatPointsNowhereIsRefused) {
     std::vector<int64_t> good, bad;
     const char *says;
   };
+  // 2^32 and a little is a place in 32 bits.
+  constexpr int64_t kWide = (int64_t{1} << 32) + 3;
   const Row rows[] = {
-      {"row", {6, -7}, {7, -8}, "select: its index"},
+      {"row", {6, -7}, {7, -8, kWide}, "select: its index"},
       {"column", {1, -2}, {2, -3}, "select: its index"},
       {"row_set", {6, -7}, {7, -8}, "select: its index"},
       {"rows_set", {5, 0}, {6, 8}, "was exported for sizes with"},
@@ -152,12 +154,12 @@ TEST_F(Places, ANumberThatPointsNowhereIsRefused) {
       {"counted", {-99}, {99, 3}, "where the model says 14"},
       {"divided", {3, -2}, {0}, "division or modulo by zero"},
       {"greatest", {0}, {99}, "a dimension without elements is reduced"},
-      {"gathered", {0, 6}, {7, -1}, "index out of range"},
-      {"selected", {0, 6}, {7, -1}, "index out of range"},
-      {"scattered", {0, 6}, {7, -1}, "index out of range"},
-      {"added", {0, 6}, {7, -1}, "index out of range"},
-      {"filled", {6, -7}, {7, -8}, "index out of range"},
-      {"label", {0, 6}, {7, -1}, "index out of range"},
+      {"gathered", {0, 6}, {7, -1, kWide, -kWide}, "index out of range"},
+      {"selected", {0, 6}, {7, -1, kWide, -kWide}, "index out of range"},
+      {"scattered", {0, 6}, {7, -1, kWide, -kWide}, "index out of range"},
+      {"added", {0, 6}, {7, -1, kWide, -kWide}, "index out of range"},
+      {"filled", {6, -7}, {7, -8, kWide, -kWide}, "index out of range"},
+      {"label", {0, 6}, {7, -1, kWide, -kWide}, "index out of range"},
   };
   for (const Row &row : rows) {
     SCOPED_TRACE(row.model);

@@ -162,10 +162,13 @@ Val Emitter::value(const loops::Body &body, loops::ValueIdx i, std::vector<Val> 
   case OpKind::Indirect: {
     Val v = value(body, op.a, memo);
     DType from = body.ops[static_cast<size_t>(op.a)].dtype;
-    v = toIndex(v, from);
-    Val bound = index(op.bound);
-    if (op.wrap) v = select(compare("lt", v, intConst(0)), binary("arith.addi", v, bound), v);
-    Val inside = binary("arith.andi", compare("ge", v, intConst(0)), compare("lt", v, bound));
+    // What is checked is compared as wide as it is: a number that has no place in an index is none, whatever is left of it.
+    const DType own = k.indexType.isInteger(32) ? DType::I32 : DType::I64, wide = op.check && isSignedInt(from) && itemSize(from) > itemSize(own) ? from : own;
+    if (wide == own) v = toIndex(v, from);
+    const Val bound = cast(index(op.bound), own, wide), zero = constant(wide, 0, 0);
+    if (op.wrap) v = select(compare("lt", v, zero), binary("arith.addi", v, bound), v);
+    const Val inside = wide == own ? binary("arith.andi", compare("ge", v, zero), compare("lt", v, bound)) : compare("lt", v, bound, true);
+    v = toIndex(v, wide);
     if (op.b >= 0) v = select(value(body, op.b, memo), v, intConst(0));
     if (op.check) {
       Val ok = inside;
