@@ -219,11 +219,11 @@ private:
         budget = many ? 4096 : std::max<int64_t>(budget, 1024), width = many ? 64 : 32;
       }
     }
-    int64_t along = std::min({nextPowerOfTwo(upperBound(facts_, x()[last], budget)), budget, width});
+    int64_t along = std::min({nextPowerOfTwo(likelyBlock(x()[last], budget)), budget, width});
     if (target_.threadBlocks && across != last && !transposes_ && !kernel_.serial) along = fittingBlock(x()[last], along);
     int64_t rows = 1;
     if (across != last && !kernel_.serial)
-      rows = std::min(nextPowerOfTwo(upperBound(facts_, x()[across], budget)), std::max<int64_t>(budget / along, 1));
+      rows = std::min(nextPowerOfTwo(likelyBlock(x()[across], budget)), std::max<int64_t>(budget / along, 1));
     if (rows > 1) {
       out_.tile = {rows, along};
       out_.outer[across] = {rows, 0};
@@ -232,6 +232,14 @@ private:
       out_.tile = {along};
       out_.outer[last] = {along, 0};
     }
+  }
+
+  /// Elements of a dimension that a block is made for, at most `most`: all that there may be where that is known, else as many as usual in a block of
+  /// threads, most of which would have none. Longer ones take several blocks.
+  int64_t likelyBlock(Expr extent, int64_t most) const {
+    constexpr int64_t kLeast = 32;
+    const int64_t all = upperBound(facts_, extent, most);
+    return target_.threadBlocks && !extent.isConst() ? std::min(all, std::max(usualSize(extent, facts_), kLeast)) : all;
   }
 
   /// The widest block up to `most` of which little is empty in a dimension like 96 or 192; rows fill the program then.
