@@ -163,7 +163,7 @@ void keepInside(ReductionSpec &spec, Expr position, Expr extent) {
 
 /// How a reduction becomes two.
 struct Cut {
-  int64_t parts = 1;
+  Expr parts = 1;
   size_t dim = 0;            // of the reduction: the one that is cut
   bool across = false;       // neighbouring results share a program
   std::optional<size_t> run; // of the reduction: each element of this one is a result of its own at first
@@ -259,8 +259,12 @@ private:
     if (known && !is(isPosition)) cut.run = shortRun(n, program_, rule_.longestRun);
     cut.across = cut.run || runsAcross(n);
     cut.dim = cut.run == 0 ? 1 : 0;
-    cut.parts = partsOf(n, cut);
-    return cut.parts > 1 || cut.run ? std::optional(cut) : std::nullopt;
+    const int64_t parts = partsOf(n, cut);
+    cut.parts = parts;
+    // Partial results take memory: of more rows than usual there are fewer parts.
+    if (!known && program_.facts.rangeOf(product(n.ranges)).hi > kMostPartial / parts)
+      cut.parts = min(Expr(parts), max(Expr(1), floorDiv(Expr(kMostPartial), max(Expr(1), product(n.ranges)))));
+    return parts > 1 || cut.run ? std::optional(cut) : std::nullopt;
   }
 
   /// How long a loop is likely to be. A number that data decide has no example, but often a bound, and is often a good part of it.
@@ -285,8 +289,7 @@ private:
     const std::optional<int64_t> extent = n.reduceRanges[cut.dim].asConst();
     if (extent) return *extent > 0 ? equalParts(rule_, most, *extent, length / *extent) : 1;
     const int64_t parts = std::min({most, likely(n.reduceRanges[cut.dim]), length / (rule_.leastPart * kUnknownParts)});
-    // Partial results take memory: not of any number of rows.
-    return parts >= rule_.leastParts && program_.facts.rangeOf(product(n.ranges)).hi <= kMostPartial / parts ? parts : 1;
+    return parts >= rule_.leastParts ? parts : 1;
   }
 
   Node like(const Node &n, const char *what, Node::Spec spec) {
@@ -310,9 +313,9 @@ private:
     const Expr ofRun = cut.run ? Expr(Symbol::index(n.ranges.size())) : Expr(0);
     if (cut.run) n.ranges.push_back(run);
     const Expr part = Symbol::index(n.ranges.size());
-    n.ranges.push_back(Expr(cut.parts));
+    n.ranges.push_back(cut.parts);
     auto placeOf = [&](Expr p, Expr e) {
-      return cut.across && !cut.run ? p * results + row : (row * run + e) * Expr(cut.parts) + p;
+      return cut.across && !cut.run ? p * results + row : (row * run + e) * cut.parts + p;
     };
     SymbolMap<Expr> map;
     std::vector<Expr> reduced;
@@ -329,7 +332,7 @@ private:
     n.reduceRanges = reduced;
     if (!extent.isConst()) keepInside(n.get<ReductionSpec>(), map[Symbol::inner(cut.dim)], extent);
     n.name += "_parts";
-    Partial partial{results * run * Expr(cut.parts), placeOf(part, ofRun),
+    Partial partial{results * run * cut.parts, placeOf(part, ofRun),
                     cut.run ? placeOf(Symbol::inner(1), Symbol::inner(0)) : placeOf(Symbol::inner(0), 0), row, product(reduced), whole, cut.parts, placeOf};
     auto &reductions = n.get<ReductionSpec>().reductions;
     for (size_t i = 0, count = reductions.size(); i < count; ++i) {
@@ -347,7 +350,7 @@ private:
   /// are folded into one, and into all of a row.
   struct Partial {
     Expr elements, stored, loaded, row, each, whole;
-    int64_t parts;
+    Expr parts;
     std::function<Expr(Expr, Expr)> place; // of a part's result and the run's element
   };
 
@@ -412,7 +415,7 @@ private:
     auto &after = third.get<PointwiseSpec>();
     Op part{OpKind::Indirect, DType::I64};
     part.a = appendLoad(after.body, winners, DType::I64, p.row);
-    part.symbol = Symbol::indirect(indirectsOf(after.body)), part.bound = Expr(p.parts);
+    part.symbol = Symbol::indirect(indirectsOf(after.body)), part.bound = p.parts;
     append(after.body, part);
     const ValueIdx inside = appendLoad(after.body, positions, DType::I64, p.place(part.symbol, 0)), before = appendIndex(after.body, part.symbol * p.each);
     const ValueIdx whole = append(after.body, OpKind::Add, DType::I64, before, inside);
