@@ -132,7 +132,7 @@ namespace {
 
 /// Parts of rows of unknown length have so many times more elements at least: they take more to compute, and shorter rows come. Partial results of such
 /// rows, at most.
-constexpr int64_t kUnknownParts = 8, kMostPartial = int64_t(1) << 24;
+constexpr int64_t kUnknownParts = 8, kMostPartial = int64_t(1) << 18, kMostPartialOfRows = int64_t(1) << 13;
 /// Parts begin at multiples of so many elements, so that these are read together.
 constexpr int64_t kLine = 16;
 
@@ -261,9 +261,10 @@ private:
     cut.dim = cut.run == 0 ? 1 : 0;
     const int64_t parts = partsOf(n, cut);
     cut.parts = parts;
-    // Partial results take memory: of more rows than usual there are fewer parts.
-    if (!known && program_.facts.rangeOf(product(n.ranges)).hi > kMostPartial / parts)
-      cut.parts = min(Expr(parts), max(Expr(1), floorDiv(Expr(kMostPartial), max(Expr(1), product(n.ranges)))));
+    // Of more results than usual there are fewer parts: these keep the machine busy, and partial results take memory.
+    const int64_t most = cut.across ? kMostPartial : kMostPartialOfRows;
+    if (!known && program_.facts.rangeOf(product(n.ranges)).hi > most / parts)
+      cut.parts = min(Expr(parts), max(Expr(1), floorDiv(Expr(most), max(Expr(1), product(n.ranges)))));
     return parts > 1 || cut.run ? std::optional(cut) : std::nullopt;
   }
 
@@ -341,9 +342,19 @@ private:
       else if (isPosition(r)) reductions.push_back(splitPosition(r, partial, second, third));
       else splitFold(r, partial, second);
     }
+    if (cut.across && !cut.run) partFirst(n);
     nodes_.push_back(std::move(n));
     nodes_.push_back(std::move(second));
     if (!third.stores().empty()) nodes_.push_back(std::move(third));
+  }
+
+  /// The part, the last dimension, becomes the first: neighbouring results stay neighbours in the loops, whose order positions keep.
+  static void partFirst(Node &n) {
+    SymbolMap<Expr> map;
+    const size_t last = n.ranges.size() - 1;
+    for (size_t d = 0; d <= last; ++d) map[Symbol::index(d)] = Expr(Symbol::index(d == last ? 0 : d + 1));
+    mapExprs(n, [&](Expr e) { return substitute(e, map); });
+    std::rotate(n.ranges.begin(), n.ranges.end() - 1, n.ranges.end());
   }
 
   /// Where partial results lie: how many there are, where one is stored and loaded, where its row's total is; and how many elements
