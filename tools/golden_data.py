@@ -449,6 +449,8 @@ def lengths_of_sorts():
             case("first", lambda x: x.topk(3)[0], numbers(9000), numbers(3), numbers(17000), dynamic={0: Dim("n", min=3)}),
             case("middle", lambda x: (x.median(), x.kthvalue(2)[0]), numbers(9001), numbers(3), numbers(16999), dynamic={0: Dim("n", min=2)}),
             case("extremes", extremes, numbers(40000), numbers(2), numbers(17), numbers(70001)),
+            case("planes", lambda x: (x.sum((1, 2)), x.amin((1, 2)), x.flatten(1).argmax(1)), numbers(40, (2, 512)), numbers(2, (100, 512)), numbers(3, (3, 512)),
+                 dynamic={0: Dim("rows", min=2), 2: Dim("n", min=2)}),
             case("extremes_of_rows", lambda x: (x.argmax(1), x.float().sum(1), x.argmin(0), x.amax((0, 1))), numbers(20000, (2,)), numbers(3, (3,)), numbers(33000, (2,)),
                  dynamic={0: Dim("rows", min=2), 1: Dim("n", min=2)})]
 

@@ -306,9 +306,10 @@ private:
   void split(Node n, const Cut &cut) {
     const Expr results = product(n.ranges), row = rowMajorIndex(n.ranges), whole = product(n.reduceRanges);
     const Expr run = cut.run ? n.reduceRanges[*cut.run] : Expr(1), extent = n.reduceRanges[cut.dim];
-    // Of an unknown length the last parts are shorter, or empty.
+    // Of an unknown length, or in an unknown number, the last parts are shorter, or empty.
+    const bool equal = extent.isConst() && cut.parts.isConst();
     const int64_t multiple = cut.dim + 1 == n.reduceRanges.size() && !cut.across ? kLine : 1;
-    const Expr step = extent.isConst() ? floorDiv(extent, cut.parts) : ceilDiv(extent, cut.parts * multiple) * multiple;
+    const Expr step = equal ? floorDiv(extent, cut.parts) : ceilDiv(extent, cut.parts * multiple) * multiple;
     Node second = like(n, "_total", ReductionSpec{}), third = like(n, "_whole", PointwiseSpec{});
     second.reduceRanges = cut.run ? std::vector<Expr>{run, cut.parts} : std::vector<Expr>{cut.parts};
     const Expr ofRun = cut.run ? Expr(Symbol::index(n.ranges.size())) : Expr(0);
@@ -331,7 +332,7 @@ private:
     }
     mapExprs(n, [&](Expr e) { return substitute(e, map); });
     n.reduceRanges = reduced;
-    if (!extent.isConst()) keepInside(n.get<ReductionSpec>(), map[Symbol::inner(cut.dim)], extent);
+    if (!equal) keepInside(n.get<ReductionSpec>(), map[Symbol::inner(cut.dim)], extent);
     n.name += "_parts";
     Partial partial{results * run * cut.parts, placeOf(part, ofRun),
                     cut.run ? placeOf(Symbol::inner(1), Symbol::inner(0)) : placeOf(Symbol::inner(0), 0), row, product(reduced), whole, cut.parts, placeOf};

@@ -1,7 +1,9 @@
 // What fusion makes of the patterns that models are built of.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "base/diagnostics/loops.h"
 #include "ir/loops/build.h"
@@ -282,6 +284,114 @@ TEST(Patterns, LongReductionIsSplitAndItsPartsAreIndependent) {
   double want = 0;
   for (float v : data) want += static_cast<double>(v);
   EXPECT_EQ(reinterpret_cast<float *>(run->outputs[0].data)[0], want); // small integers: exact in any order
+}
+
+/// Sizes of a plan for many processors that only the run knows, usual ones and others.
+class UnknownLengths : public testing::Test {
+protected:
+  UnknownLengths() {
+    MachineSheet machine;
+    machine.processors = 132;
+    options.split = SplitRule::manyProcessors(machine);
+    for (auto [symbol, usual] : {std::pair(rows, 3), {n, 40}, {k, 9000}}) m.p.facts.setRange(symbol, {0, INT64_MAX}), m.p.facts.setHint(symbol, usual);
+  }
+  /// Output k of a run on these numbers.
+  void run(const plan::Plan &p, std::vector<std::vector<float>> inputs) {
+    std::vector<HostValue> in;
+    for (std::vector<float> &data : inputs) in.push_back(HostValue::tensor(DType::F32, {static_cast<int64_t>(data.size())}, data.data()));
+    Result<plan::PlanRun> out = plan::runPlan(p, in, 1);
+    ASSERT_TRUE(out) << out.error().str();
+    result = std::move(*out);
+  }
+  template <typename T> const T *output(size_t index) const { return reinterpret_cast<const T *>(result.outputs[index].data); }
+  static std::vector<float> numbers(int64_t count) {
+    std::vector<float> data(static_cast<size_t>(count));
+    for (size_t at = 0; at < data.size(); ++at) data[at] = static_cast<float>(at * 7919 % 1031) - 500;
+    return data;
+  }
+
+  const Symbol rows = Symbol::size("s0"), n = Symbol::size("s1"), k = Symbol::size("s2");
+  Maker m;
+  ScheduleOptions options;
+  plan::PlanRun result;
+};
+
+TEST_F(UnknownLengths, AreCutInParts) {
+  constexpr int64_t kPlane = 512;
+  m.input("r", rows), m.input("c", n);
+  const BufferId x = m.input("x", Expr(rows) * kPlane * n), sum = m.temp("sum", rows), least = m.temp("least", rows), mean = m.temp("mean", 1), m2 = m.temp("m2", 1);
+  const BufferId first = m.temp("first", rows);
+  m.p.buffers[first.index()].dtype = DType::I64;
+  const Expr at = (i(0) * kPlane + r(0)) * n + r(1);
+  m.reduce("sum", ReduceKind::Sum, {rows}, {kPlane, n}, sum, i(0), x, at);
+  m.reduce("least", ReduceKind::Min, {rows}, {kPlane, n}, least, i(0), x, at);
+  m.reduce("first", ReduceKind::ArgMin, {rows}, {kPlane, n}, first, i(0), x, at);
+  ReductionSpec &moments = m.node<ReductionSpec>({}, {rows, kPlane, n}, "moments");
+  moments.reductions.push_back({ReduceKind::Welford, DType::F32, Maker::load(moments.body, x, (r(0) * kPlane + r(1)) * n + r(2)), {{mean, 0, 0}, {m2, 0, 1}}});
+  for (BufferId b : {sum, least, first, mean, m2}) m.output(b);
+  m.p.outputs[2].dtype = DType::I64;
+  const plan::Plan p = m.plan(options);
+  EXPECT_GE(p.kernels.size(), 7u) << print(p);
+  for (auto [count, columns] : std::vector<std::pair<int64_t, int64_t>>{{2, 40}, {1, 1}, {100, 2}, {300, 3}, {3, 117}}) {
+    const std::vector<float> data = numbers(count * kPlane * columns);
+    run(p, {std::vector<float>(static_cast<size_t>(count)), std::vector<float>(static_cast<size_t>(columns)), data});
+    double all = 0, deviations = 0;
+    for (float v : data) all += static_cast<double>(v);
+    all /= static_cast<double>(data.size());
+    for (float v : data) deviations += (static_cast<double>(v) - all) * (static_cast<double>(v) - all);
+    for (int64_t row = 0; row < count; ++row) {
+      const auto begin = data.begin() + row * kPlane * columns, end = begin + kPlane * columns, lowest = std::min_element(begin, end);
+      // Small integers: exact in any order.
+      EXPECT_EQ(output<float>(0)[row], std::accumulate(begin, end, 0.0)) << count << " " << columns;
+      EXPECT_EQ(output<float>(1)[row], *lowest);
+      EXPECT_EQ(output<int64_t>(2)[row], lowest - begin);
+    }
+    EXPECT_NEAR(output<float>(3)[0], all, 1e-3);
+    EXPECT_NEAR(output<float>(4)[0] / deviations, 1, 1e-5);
+  }
+}
+
+TEST_F(UnknownLengths, OfProductsAreCutAlongK) {
+  constexpr int64_t kSide = 32;
+  m.input("k", k);
+  const BufferId x = m.input("x", Expr(k) * kSide), y = m.temp("y", kSide * kSide);
+  ContractionSpec &c = m.node<ContractionSpec>({kSide, kSide}, {k}, "product");
+  c.lhs = Maker::load(c.body, x, r(0) * kSide + i(0)), c.rhs = Maker::load(c.body, x, r(0) * kSide + i(1));
+  c.stores = {Maker::store(y, i(0) * kSide + i(1), append(c.epilogue, OpKind::Constant, DType::F32))};
+  m.output(y);
+  const plan::Plan p = m.plan(options);
+  EXPECT_GE(p.kernels.size(), 2u) << print(p);
+  for (int64_t length : {9000, 1, 63, 64, 65, 4001}) {
+    std::vector<float> data = numbers(length * kSide);
+    for (float &v : data) v = static_cast<float>(static_cast<int64_t>(v) % 5); // sums of products are exact
+    run(p, {std::vector<float>(static_cast<size_t>(length)), data});
+    for (int64_t row : {0, 5, 31})
+      for (int64_t column : {0, 30}) {
+        double want = 0;
+        for (int64_t at = 0; at < length; ++at) want += static_cast<double>(data[static_cast<size_t>(at * kSide + row)]) * static_cast<double>(data[static_cast<size_t>(at * kSide + column)]);
+        EXPECT_EQ(output<float>(0)[row * kSide + column], want) << length;
+      }
+  }
+}
+
+TEST_F(UnknownLengths, OfSortsAreMergedAsOftenAsTheyAsk) {
+  const BufferId x = m.input("x", k), keys = m.temp("keys", k), places = m.temp("places", k);
+  m.p.buffers[places.index()].dtype = DType::I64;
+  SortSpec &sort = m.node<SortSpec>({}, {k}, "sort");
+  sort.key = Maker::load(sort.body, x, r(0));
+  sort.stores = {{keys, r(0), 0}, {places, r(0), 1}};
+  m.output(keys), m.output(places);
+  m.p.outputs[1].dtype = DType::I64;
+  const plan::Plan p = m.plan(options);
+  for (int64_t length : {9000, 1, 2, 1024, 1025, 8192, 8193, 16385, 40000, 70001}) {
+    const std::vector<float> data = numbers(length);
+    run(p, {data});
+    std::vector<int64_t> order(data.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return data[static_cast<size_t>(a)] < data[static_cast<size_t>(b)]; });
+    EXPECT_TRUE(std::equal(order.begin(), order.end(), output<int64_t>(1))) << length;
+    for (size_t at = 0; at < order.size(); ++at) ASSERT_EQ(output<float>(0)[at], data[static_cast<size_t>(order[at])]) << length;
+  }
 }
 
 /// As a group norm has them where channels are innermost: [2, groups] over [channels, 64, 16], of which the channels lie side by side.
