@@ -1,4 +1,7 @@
 // Updates of memory by programs that run in no order: by one atomic instruction, by several on the bits of floats, or by swaps that are tried again.
+#include <bit>
+#include <limits>
+
 #include "ir/tile/build.h"
 #include "ir/tile/tile.h"
 #include "lower/plan_to_tile/emit.h"
@@ -31,7 +34,7 @@ void updateExtreme(Emitter &e, bool greatest, DType dtype, Val at, Val value, Va
   const DType words = itemSize(dtype) == 8 ? DType::I64 : DType::I32;
   const Type word = computeTypeOf(b.getContext(), words);
   const int64_t most = words == DType::I64 ? INT64_MAX : INT32_MAX, signBit = words == DType::I64 ? INT64_MIN : INT32_MIN;
-  const int64_t infinity = dtype == DType::F64 ? 0x7ff0000000000000 : 0x7f800000;
+  const int64_t infinity = dtype == DType::F64 ? std::bit_cast<int64_t>(std::numeric_limits<double>::infinity()) : std::bit_cast<int32_t>(std::numeric_limits<float>::infinity());
   const Val last = e.constant(words, 0, greatest ? most : -1), none = e.constant(words, 0, 0);
   at = asWords(e, at, word);
   Val bits = {tb::bitcast(b, e.k.loc, value.v, likeOf(value.v, word)), value.vary};

@@ -18,8 +18,8 @@ namespace {
 /// Beyond this a position and a bit more do not fit 32 bits.
 constexpr int64_t kLongestRow = int64_t(1) << 30;
 
-/// Rows of which only the run knows the length: parts of so many elements at most, and what is one part of so few has a kernel of its own.
-constexpr int64_t kPart = 8192, kShortPart = 1024;
+/// Rows of which only the run knows the length: what is one part of so few elements has a kernel of its own.
+constexpr int64_t kShortPart = 1024;
 
 /// Keys and positions of rows, side by side.
 struct Runs {
@@ -37,7 +37,7 @@ public:
       const auto *sort = n.as<SortSpec>();
       const int64_t longest = sort && sort->position < 0 ? program_.facts.rangeOf(n.reduceRanges[0]).hi : 0;
       const bool isKnown = sort && n.reduceRanges[0].isConst();
-      if (longest > rule_.longestSort && rule_.longestSort >= kPart && !isKnown)
+      if (longest > rule_.longestSort && !isKnown)
         applied(Rule::SplitSort), splitUnknown(n, *sort, std::min(longest, kLongestRow));
       else if (longest > rule_.longestSort && longest < kLongestRow)
         applied(Rule::SplitSort), split(n, *sort, longest);
@@ -70,21 +70,23 @@ private:
   void splitUnknown(const Node &n, const SortSpec &sort, int64_t longest) {
     const Expr length = n.reduceRanges[0];
     if (!program_.facts.provablyLessEqual(length, Expr(longest))) program_.guards.push_back(le(length, Expr(longest)));
+    const int64_t most = rule_.longestSort; // of a part
     // The last merge is always there and reads what odd passes write.
     std::vector<Expr> isLonger; // than 2^k parts
     Expr parts = 1, isOdd = 1;
-    for (int64_t count = 1; count * kPart < longest; count *= 2) {
-      isLonger.push_back(lt(Expr(count * kPart), length));
+    for (int64_t count = 1; count * most < longest; count *= 2) {
+      isLonger.push_back(lt(Expr(count * most), length));
       parts = where(isLonger.back(), Expr(count * 2), parts), isOdd = where(isLonger.back(), Expr(static_cast<int64_t>(isLonger.size() % 2)), isOdd);
     }
-    const Expr part = min(Expr(kPart), ceilDiv(length, parts)), row = part * parts;
+    const Expr part = min(Expr(most), ceilDiv(length, parts)), row = part * parts;
     const DType key = sort.body.ops[static_cast<size_t>(sort.key)].dtype;
     const BufferId given = keysOf(n, sort, key);
     const Expr elements = product(n.ranges) * row;
     const Runs turns[] = {allocate(n, key, elements), allocate(n, key, elements)};
 
-    const Expr isShort = le(length, Expr(kShortPart));
-    addParts(n, sort.descending, given, key, {min(Expr(kShortPart), length), row, turns[1], isShort});
+    const int64_t few = std::min(kShortPart, most);
+    const Expr isShort = le(length, Expr(few));
+    addParts(n, sort.descending, given, key, {min(Expr(few), length), row, turns[1], isShort});
     addParts(n, sort.descending, given, key, {part, row, turns[1], logicalAnd(logicalNot(isShort), isOdd) * parts});
     addParts(n, sort.descending, given, key, {part, row, turns[0], logicalNot(isOdd) * parts});
     for (int level = static_cast<int>(isLonger.size()) - 1; level > 0; --level) {
