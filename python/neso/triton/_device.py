@@ -103,10 +103,12 @@ class Together:
     """A kernel of the CPU on as many threads as it has programs: they may wait for each other (launch_cooperative_grid)."""
 
     def __init__(self, package):
-        self.package, self.programs, self.model = package, 0, None
+        self.package, self.latest = package, (0, None)
 
     def __call__(self, programs):
         from .._model import load
-        if programs != self.programs:
-            self.programs, self.model = programs, load(self.package, threads=programs)
-        return self.model
+        # Both in one, since threads launch at the same time: fewer threads than programs would wait for ever.
+        latest = self.latest
+        if latest[0] != programs:
+            self.latest = latest = programs, load(self.package, threads=programs)
+        return latest[1]
