@@ -169,6 +169,34 @@ def padded_chunks():
     ]
 
 
+def lengths_of_rows():
+    """Rows and columns whose number and length are dynamic: a kernel for each class of lengths, parts where they are long. Of products, so that the files stay small."""
+    A = Dim.AUTO
+
+    def sizes(*all):
+        return {"more": [[f"f32 {n}", f"f32 {m}"] for n, m in all], "dynamic": ({0: A}, {0: A})}
+    rows, columns = sizes((3, 5), (40, 20), (2, 100), (5, 700), (2, 4097), (130, 2)), sizes((3, 5), (20, 40), (5, 100), (600, 2), (2100, 9), (530, 40))
+    both, few = sizes((3, 5), (130, 2), (40, 20), (2, 130), (530, 40)), sizes((40, 20), (3, 130), (2, 1100), (530, 2))
+
+    def of(name, function, rest=both, **more):
+        return c(name, lambda a, b: function(a[:, None] * b), "f32 8", "f32 16", **rest, **more)
+
+    def moved(x):
+        return (x - x.mean(0)) / (x.var(0) + 1).sqrt()
+    return [
+        of("rows", lambda x: (x.sum(1), x.amax(1), x.argmin(1), x.mean(1), x.logsumexp(1), (x.softmax(1) * x).sum(1), x.var(1)), rows), of("columns", lambda x: (x.relu().sum(0), x.amin(0), x.argmax(0), (x > 1).any(0), x.var(0)), columns),
+        of("both", lambda x: (x.sum(0), x.sum(1), x.amax())), of("whole", lambda x: (x.sum(), x.argmax(), x.std(), x.norm()), columns), of("exponentials", lambda x: (x.logsumexp(0), (x.softmax(0) * x).sum(0), x.softmax(1).sum(0))),
+        of("scans", lambda x: (x.cumsum(1)[:, -1], x.cumsum(0)[-1], x.cummax(1)[1][:, -1])), of("moved", lambda x: (moved(x).amin(1), F.layer_norm(x, (x.shape[1],)).amax(0))),
+        of("written", lambda x: (x.softmax(-1), x - x.mean(0)), few), of("behind", lambda x: F.rms_norm(x, (x.shape[1],)) + x.amax(1, keepdim=True) + x.sum(1).softmax(0)[:, None], few),
+        c("bytes", lambda a, b: ((a[:, None] ^ b).sum(1), (a[:, None] ^ b).amax(0), (a[:, None] & b).argmax(1)), "u8 8", "u8 16", more=[["u8 3", "u8 300"], ["u8 530", "u8 3"], ["u8 530", "u8 40"]], dynamic=({0: A}, {0: A})),
+        c("halves", lambda a, b: ((a[:, None] * b).abs().sum(1), (a[:, None] * b).amax(0), (a[:, None] * b).softmax(-1).amax(0)), "bf16 8", "bf16 16", more=[["bf16 3", "bf16 300"], ["bf16 530", "bf16 3"]], dynamic=({0: A}, {0: A})),
+        c("three", lambda a, b, d: ((a[:, None, None] * b[:, None] * d).sum((0, 2)), (a[:, None, None] * b[:, None] * d).amax(1), (a[:, None, None] * b[:, None] * d).sum((0, 1))), "f32 4", "f32 5", "f32 6",
+          more=[["f32 2", "f32 3", "f32 200"], ["f32 90", "f32 3", "f32 9"], ["f32 3", "f32 600", "f32 2"]], dynamic=({0: A}, {0: A}, {0: A})),
+        # Lengths that data decide, none among them.
+        c("found", lambda x: (x[x > 0].sum(), x[x > 0].softmax(0).sum(), torch.nonzero(x > 0).sum(0), x[x > 0].cumsum(0).sum()), "f32 40", more=[["f32 40 >0"], [-torch.ones(40)], ["f32 3000"]], dynamic=({0: A},)),
+    ]
+
+
 def windows_of_any_size():
     """Convolutions of images whose sizes are dynamic: of one element, narrower than a window and than a vector, with edges in every vector, longer than a block."""
     H, W = Dim("h", min=1, max=400), Dim("w", min=1, max=400)
@@ -379,4 +407,4 @@ def short_products():
 
 
 def groups():
-    return {f.__name__: f() for f in (any_length, mirrored, bags, long_sorts, selections, searches, transforms, phases, sliding_windows, padded_chunks, windows_of_any_size, wide_products, columns, inverses, polynomials, side_by_side, row_updates, places_in_turn, folded, both_ways, of_joins, short_products)}
+    return {f.__name__: f() for f in (any_length, lengths_of_rows, mirrored, bags, long_sorts, selections, searches, transforms, phases, sliding_windows, padded_chunks, windows_of_any_size, wide_products, columns, inverses, polynomials, side_by_side, row_updates, places_in_turn, folded, both_ways, of_joins, short_products)}

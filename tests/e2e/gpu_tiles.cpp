@@ -3,7 +3,8 @@
 //
 //     gpu_tiles FOLDER [--only TEXT] [--processors N] [--steps N] [--jobs N] [--left-out] [--target KIND] [--triton [--record FOLDER]]
 //
-// FOLDER holds .pt2 files with inputs.safetensors beside them, the names of the tensors prefixed with "<program>/" or with nothing. Programs
+// FOLDER holds .pt2 files with inputs.safetensors beside them, the names of the tensors prefixed with "<program>/" or with nothing, those of further runs
+// with "<program>.2/" and so on. Programs
 // that take the tile interpreter more than --steps operations, or call functions that it does not have, are left out; --left-out says why.
 // --target cpu: those that are made for CPUs, where kernels that update shared memory run their programs in order.
 // --triton: the kernels are also written as Triton source, read back by Neso's own front end and run again: the bytes must be the same.
@@ -11,6 +12,7 @@
 // Each program is a child process, --jobs of them at a time. Tolerance: 1e-4 relative to the largest element for f32 (sums in another
 // order), 2e-2 for reduced floats, exact for integers.
 #include <algorithm>
+#include <climits>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -132,6 +134,41 @@ std::optional<loops::HostValue> inputOf(e2e::Tensor &given, loops::ProgramInput:
   return h;
 }
 
+/// What a run is given, and what the interpreter may write over.
+struct Given {
+  std::vector<loops::HostValue> inputs;
+  std::vector<std::pair<e2e::Tensor *, std::vector<char>>> originals;
+
+  void restore() const {
+    for (const auto &[tensor, bytes] : originals) std::memcpy(tensor->data(), bytes.data(), bytes.size());
+  }
+};
+
+/// Run `run` of a program from 1 on; nothing where the file has no such inputs. `error`: what is wrong with them.
+std::optional<Given> givenFor(const loops::Program &program, const std::string &name, int run, e2e::Tensors &all, std::string &error) {
+  const std::string prefix = name + (run > 1 ? fmt::format(".{}/", run) : "/");
+  Given given;
+  for (size_t k = 0; k < program.inputs.size(); ++k) {
+    loops::HostValue h;
+    h.kind = program.inputs[k].kind;
+    auto it = all.find(prefix + std::to_string(k));
+    if (it == all.end() && run == 1) it = all.find(std::to_string(k));
+    if (it != all.end()) {
+      e2e::Tensor &tensor = it->second;
+      std::optional<loops::HostValue> value = inputOf(tensor, h.kind);
+      if (!value) {
+        error = "input of another kind";
+        return std::nullopt;
+      }
+      h = *value;
+      given.originals.emplace_back(&tensor, std::vector<char>(tensor.data(), tensor.data() + tensor.bytes));
+    }
+    given.inputs.push_back(h);
+  }
+  if (run > 1 && given.originals.empty()) return std::nullopt;
+  return given;
+}
+
 /// "" right; "+WHY" right, but --triton found no source to read back; "-WHY" left out; else what is wrong.
 std::string check(const fs::path &file, const Options &options) {
   DiagnosticSink sink;
@@ -140,27 +177,7 @@ std::string check(const fs::path &file, const Options &options) {
   e2e::Tensors all;
   std::string error;
   if (!e2e::readSafetensors((file.parent_path() / "inputs.safetensors").string(), &all, &error)) return "-" + error;
-  std::vector<loops::HostValue> inputs;
-  std::vector<std::pair<e2e::Tensor *, std::vector<char>>> originals; // the interpreter may write to inputs
-  for (size_t k = 0; k < program->inputs.size(); ++k) {
-    loops::HostValue h;
-    h.kind = program->inputs[k].kind;
-    auto it = all.find(file.stem().stem().string() + "/" + std::to_string(k));
-    if (it == all.end()) it = all.find(std::to_string(k));
-    if (it != all.end()) {
-      e2e::Tensor &given = it->second;
-      std::optional<loops::HostValue> value = inputOf(given, h.kind);
-      if (!value) return "-input of another kind";
-      h = *value;
-      originals.emplace_back(&given, std::vector<char>(given.data(), given.data() + given.bytes));
-    }
-    inputs.push_back(h);
-  }
   loops::Program copy = *program;
-  loops::Interpreter interpreter(copy);
-  Result<std::vector<loops::HostValue>> want = interpreter.run(inputs);
-  if (!want) return "-" + want.error().str();
-  for (auto &[tensor, bytes] : originals) std::memcpy(tensor->data(), bytes.data(), bytes.size());
 
   schedule::ScheduleOptions rules;
   const Target &target = findBackend(options.target)->usual();
@@ -193,15 +210,31 @@ std::string check(const fs::path &file, const Options &options) {
       return made.error().str();
     }
   }
-  auto got = TileRunner(*plan, *programs->module, inputs, options.steps, sources ? &*sources : nullptr).run();
-  if (!got) {
-    const std::string why = got.error().str();
-    return (why.find("E0416") != std::string::npos || why.find("E0413") != std::string::npos ? "-" : "") + why;
+  const std::string name = file.stem().stem().string();
+  const int runs = options.record.empty() ? INT_MAX : 1;
+  for (int run = 1; run <= runs; ++run) {
+    const std::optional<Given> given = givenFor(copy, name, run, all, error);
+    if (!given && !error.empty()) return "-" + error;
+    if (!given) break;
+    loops::Interpreter interpreter(copy);
+    Result<std::vector<loops::HostValue>> want = interpreter.run(given->inputs);
+    if (!want && run > 1) continue; // a run that is to be refused
+    if (!want) return "-" + want.error().str();
+    given->restore();
+    // Those that take long do so with every input.
+    constexpr int64_t kFurther = 16;
+    auto got = TileRunner(*plan, *programs->module, given->inputs, run == 1 ? options.steps : options.steps / kFurther, sources ? &*sources : nullptr).run();
+    if (!got) {
+      const std::string why = got.error().str();
+      const bool isLeftOut = why.find("E0416") != std::string::npos || why.find("E0413") != std::string::npos;
+      if (isLeftOut && run > 1) continue;
+      return (isLeftOut ? "-" : "") + why;
+    }
+    for (size_t k = 0; k < want->size(); ++k)
+      if (plan->program.outputs[k].kind == loops::ProgramOutput::Kind::Tensor)
+        if (std::string d = difference((*want)[k], got->outputs[k]); !d.empty())
+          return fmt::format("run {}, output {}: {}", run, k, d);
   }
-  for (size_t k = 0; k < want->size(); ++k)
-    if (plan->program.outputs[k].kind == loops::ProgramOutput::Kind::Tensor)
-      if (std::string d = difference((*want)[k], got->outputs[k]); !d.empty())
-        return fmt::format("output {}: {}", k, d);
   return sourceless;
 }
 

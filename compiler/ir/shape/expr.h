@@ -140,6 +140,9 @@ public:
   /// A value that the symbol is known to take in practice; see ir/shape/usual.h.
   void setHint(Symbol symbol, int64_t value);
   std::optional<int64_t> hint(Symbol symbol) const;
+  /// What holds where a choice was made by e: it is in `range`, and usually `usual`. Of a symbol as setRange and setHint say.
+  void assume(Expr e, Interval range, int64_t usual);
+  std::optional<int64_t> assumedUsual(Expr e) const;
   /// Forgets the symbol.
   void erase(Symbol symbol);
   /// A loop index: the symbol is in [0, extent), where extent may be symbolic. Sets the constant range too, from
@@ -161,6 +164,14 @@ public:
 
 private:
   bool provablyNonNegative(Expr e) const;
+  Interval rangeOfParts(Expr e) const;
+  /// Of expressions that are no symbols: few, and mostly none.
+  struct Assumed {
+    Expr e;
+    Interval range;
+    int64_t usual;
+  };
+  std::vector<Assumed> assumed_;
   std::map<Symbol, Interval> ranges_;
   std::map<Symbol, int64_t> divisors_, hints_;
   std::map<Symbol, Expr> extents_; // of loop indices

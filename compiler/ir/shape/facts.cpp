@@ -86,7 +86,27 @@ Interval Facts::range(Symbol symbol) const {
   return it == ranges_.end() ? Interval{} : it->second;
 }
 
+void Facts::assume(Expr e, Interval range, int64_t usual) {
+  if (e.isSymbol()) {
+    setRange(e.symbol(), range), setHint(e.symbol(), usual);
+    return;
+  }
+  std::erase_if(assumed_, [&](const Assumed &a) { return a.e == e; });
+  assumed_.push_back({e, range, usual});
+}
+std::optional<int64_t> Facts::assumedUsual(Expr e) const {
+  for (const Assumed &a : assumed_)
+    if (a.e == e) return a.usual;
+  return std::nullopt;
+}
+
 Interval Facts::rangeOf(Expr e) const {
+  for (const Assumed &a : assumed_)
+    if (a.e == e) return a.range;
+  return rangeOfParts(e);
+}
+
+Interval Facts::rangeOfParts(Expr e) const {
   const std::vector<Expr> &ops = e.operands();
   switch (e.kind()) {
   case ExprKind::Const: return {e.constValue(), e.constValue()};
@@ -201,9 +221,11 @@ bool Facts::provablyEqual(Expr a, Expr b) const {
   return r.lo == 0 && r.hi == 0;
 }
 bool Facts::provablyLess(Expr a, Expr b) const {
+  if (!assumed_.empty() && rangeOf(a).hi < rangeOf(b).lo) return true; // their difference says nothing of what is assumed of them
   return haveRoom(a, b) ? provablyNonNegative(b - a - 1) : rangeOf(a).hi < rangeOf(b).lo;
 }
 bool Facts::provablyLessEqual(Expr a, Expr b) const {
+  if (!assumed_.empty() && rangeOf(a).hi <= rangeOf(b).lo) return true;
   return haveRoom(a, b) ? provablyNonNegative(b - a) : rangeOf(a).hi <= rangeOf(b).lo;
 }
 bool Facts::provablyDivisible(Expr a, Expr b) const {

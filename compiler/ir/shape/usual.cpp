@@ -26,6 +26,7 @@ int64_t usualSize(Symbol symbol, const Facts &facts) {
 }
 
 int64_t usualSize(Expr e, const Facts &facts) {
+  if (std::optional<int64_t> assumed = facts.assumedUsual(e)) return *assumed;
   return evaluateAt(
       e, [&](Symbol s) { return usualSize(s, facts); }, kUsualSize);
 }

@@ -377,7 +377,7 @@ private:
   const Facts &facts_;
   /// Elements of the last inner dimension in one step of what is being emitted, and whether that is all of them.
   int64_t step_ = tiling_.inner;
-  bool wholeRow_ = false;
+  bool wholeRow_ = tiling_.oneStep;
   std::vector<int> phase_;
   std::vector<bool> inner_;
   int lastPhase_ = 0;

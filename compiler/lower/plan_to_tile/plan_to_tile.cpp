@@ -107,7 +107,7 @@ private:
     Location loc = where.file.empty()
                        ? Location(UnknownLoc::get(&context_))
                        : Location(FileLineColLoc::get(&context_, where.file, static_cast<unsigned>(where.line), 0));
-    bool narrow = fitsInt32(plan_, kernel, plan_.program.facts);
+    bool narrow = fitsInt32(plan_, kernel, factsOf(tiling));
     KernelContext k{plan_, kernel, code, b, loc, narrow ? b.getI32Type() : b.getI64Type(), {}, {}, {}, tiling.target, {}};
     std::vector<Type> types = collectArguments(k);
     auto func = tt::FuncOp::create(b, loc, kernel.name, b.getFunctionType(types, {}));
@@ -134,6 +134,7 @@ private:
     if (failed(verify(func)))
       return fail(diag::InternalFault, where, "plan_to_tile",
                   kernel.name + ": " + capture.take(diag::TileInvalid, "malformed").str());
+    if (tiling.when.valid()) code.grid[0] = neso::where(tiling.when, code.grid[0], 0);
     int shift = tiling.warpShift;
     for (; shift > 0 && code.warps < 32; --shift) code.warps *= 2;
     for (; shift < 0 && code.warps > 1; ++shift) code.warps /= 2;
@@ -141,8 +142,10 @@ private:
     return Status::ok();
   }
 
+  const Facts &factsOf(const KernelTiling &tiling) const { return tiling.facts ? *tiling.facts : plan_.program.facts; }
+
   void emitKernel(KernelContext &k, const KernelTiling &tiling) {
-    const Facts &facts = plan_.program.facts;
+    const Facts &facts = factsOf(tiling);
     if (k.kernel.kind == Node::Kind::Sort)
       emitSort(k, facts, *tiling.sort);
     else if (k.kernel.kind == Node::Kind::Segments)

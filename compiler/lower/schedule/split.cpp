@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <set>
 
 #include "base/rules.h"
 #include "ir/loops/build.h"
 #include "lower/schedule/access.h"
+#include "lower/schedule/users.h"
 
 namespace neso::schedule {
 
@@ -130,9 +132,8 @@ SplitRule SplitRule::manyProcessors(const MachineSheet &machine) {
 
 namespace {
 
-/// Parts of rows of unknown length have so many times more elements at least: they take more to compute, and shorter rows come. Partial results of such
-/// rows, at most.
-constexpr int64_t kUnknownParts = 8, kMostPartial = int64_t(1) << 18, kMostPartialOfRows = int64_t(1) << 13;
+/// Parts of an unknown length have so many times more elements at least: they take more to compute.
+constexpr int64_t kUnknownParts = 2;
 /// Parts begin at multiples of so many elements, so that these are read together.
 constexpr int64_t kLine = 16;
 
@@ -175,21 +176,53 @@ public:
       : program_(program), rule_(rule), nextId_(freeNodeId(program).value) {}
 
   void run() {
+    const std::set<const Node *> together = rule_.unknownLengths ? walkedTogether() : std::set<const Node *>();
     for (Node &n : program_.nodes) {
+      const bool alone = !together.contains(&n);
       if (deviatesOverUnknown(n))
-        for (Node &pass : passesOf(n)) add(std::move(pass));
+        for (Node &pass : passesOf(n)) add(std::move(pass), alone);
       else
-        add(std::move(n));
+        add(std::move(n), alone);
     }
     program_.nodes = std::move(nodes_);
   }
 
 private:
-  void add(Node n) {
-    if (std::optional<Cut> cut = cutOf(n))
+  void add(Node n, bool alone) {
+    if (std::optional<Cut> cut = cutOf(n, alone))
       applied(Rule::SplitReduction), split(std::move(n), *cut);
     else
       nodes_.push_back(std::move(n));
+  }
+
+  /// Reductions over loops that are walked again with their results, as who divides a row by its sum does, and those that do: rows that are good in one
+  /// kernel. Of lengths that only the run knows.
+  std::set<const Node *> walkedTogether() {
+    std::set<const Node *> out;
+    const Users users(program_);
+    for (const Node &n : program_.nodes) {
+      const auto *folds = n.as<ReductionSpec>();
+      if (!folds || isKnown(n)) continue;
+      constexpr size_t kMost = 16; // buffers that are followed
+      std::vector<BufferId> todo;
+      std::set<BufferId> seen;
+      auto follow = [&](const std::vector<Store> &written) {
+        for (const Store &s : written)
+          if (seen.size() < kMost && seen.insert(s.buffer).second) todo.push_back(s.buffer);
+      };
+      for (const Reduction &r : folds->reductions) follow(r.results);
+      auto walks = [&](const std::vector<Expr> &ranges) {
+        return std::any_of(ranges.begin(), ranges.end(), [&](Expr e) { return !e.isConst() && std::find(n.reduceRanges.begin(), n.reduceRanges.end(), e) != n.reduceRanges.end(); });
+      };
+      for (size_t k = 0; k < todo.size(); ++k)
+        for (const Node *reader : users.of(todo[k])) {
+          if (reader == &n) continue;
+          if (walks(reader->ranges) || walks(reader->reduceRanges)) out.insert(&n);
+          if (walks(reader->reduceRanges)) out.insert(reader);
+          if (const auto *pointwise = reader->as<PointwiseSpec>()) follow(pointwise->stores);
+        }
+    }
+    return out;
   }
 
   static bool isKnown(const Node &n) {
@@ -203,7 +236,7 @@ private:
     if (!folds || isKnown(n) || !rule_.unknownLengths || !std::all_of(folds->reductions.begin(), folds->reductions.end(), deviates)) return false;
     Cut cut;
     cut.across = runsAcross(n);
-    return canBeSplit(n, *folds) && partsOf(n, cut) > 1;
+    return canBeSplit(n, *folds) && (partsOf(n, cut) > 1 || (cut.across && !partsOfUnknown(n, cut).isConst(1)));
   }
 
   /// Means and squared deviations as two sums: of the elements, then of the squares of what they are apart from the mean.
@@ -248,7 +281,8 @@ private:
     });
   }
 
-  std::optional<Cut> cutOf(const Node &n) const {
+  /// `alone`: not walked together with others.
+  std::optional<Cut> cutOf(const Node &n, bool alone) const {
     const auto *folds = n.as<ReductionSpec>();
     if (!folds || !canBeSplit(n, *folds)) return std::nullopt;
     Cut cut;
@@ -261,11 +295,20 @@ private:
     cut.dim = cut.run == 0 ? 1 : 0;
     const int64_t parts = partsOf(n, cut);
     cut.parts = parts;
-    // Of more results than usual there are fewer parts: these keep the machine busy, and partial results take memory.
-    const int64_t most = cut.across ? kMostPartial : kMostPartialOfRows;
-    if (!known && program_.facts.rangeOf(product(n.ranges)).hi > most / parts)
-      cut.parts = min(Expr(parts), max(Expr(1), floorDiv(Expr(most), max(Expr(1), product(n.ranges)))));
-    return parts > 1 || cut.run ? std::optional(cut) : std::nullopt;
+    // A row in one kernel is one program's, as long as it is; a column that is walked again is read from memory by many in either case.
+    if (!known && (parts > 1 || alone || cut.across)) cut.parts = partsOfUnknown(n, cut);
+    return !cut.parts.isConst(1) || cut.run ? std::optional(cut) : std::nullopt;
+  }
+
+  /// As many as the run's sizes ask for, by the rule of partsOf.
+  Expr partsOfUnknown(const Node &n, const Cut &cut) const {
+    const Expr results = max(Expr(1), product(n.ranges)), length = product(n.reduceRanges);
+    const int64_t few = cut.across ? rule_.fewColumns : rule_.fewRows, least = cut.across ? rule_.longColumn : rule_.longRow;
+    if (program_.facts.rangeOf(results).lo > few || program_.facts.rangeOf(length).hi < least) return 1;
+    const Expr alone = cut.across ? max(Expr(1), floorDiv(results, Expr(kColumnsOfProgram))) : results;
+    const Expr most = min(Expr(rule_.mostParts), max(Expr(1), floorDiv(Expr(programsOf(cut)), alone)));
+    const Expr parts = min(min(most, max(Expr(1), n.reduceRanges[cut.dim])), max(Expr(1), floorDiv(length, Expr(rule_.leastPart * kUnknownParts))));
+    return where(logicalAnd(le(results, Expr(few)), le(Expr(least), length)), parts, Expr(1));
   }
 
   /// How long a loop is likely to be. A number that data decide has no example, but often a bound, and is often a good part of it.
@@ -275,6 +318,9 @@ private:
     return bound < kMost && !e.isConst() ? std::max(usual, bound / kShare) : usual;
   }
 
+  /// Programs of a column reduction are small: several run on one processor.
+  int64_t programsOf(const Cut &cut) const { return cut.across && rule_.programs < INT64_MAX ? rule_.programs * kColumnPrograms : rule_.programs; }
+
   int64_t partsOf(const Node &n, const Cut &cut) const {
     int64_t results = 1, length = 1;
     for (Expr e : n.ranges) results *= usualSize(e, program_.facts);
@@ -283,9 +329,7 @@ private:
     if (results > (cut.across ? rule_.fewColumns : rule_.fewRows)) return 1;
     if (length < (cut.across ? rule_.longColumn : rule_.longRow)) return 1;
     const int64_t alone = std::max<int64_t>(cut.across ? results / kColumnsOfProgram : results, 1);
-    // Programs of a column reduction are small: several run on one processor.
-    const int64_t programs = cut.across && rule_.programs < INT64_MAX ? rule_.programs * kColumnPrograms : rule_.programs;
-    const int64_t most = std::min(rule_.mostParts, std::max<int64_t>(programs / alone, 1));
+    const int64_t most = std::min(rule_.mostParts, std::max<int64_t>(programsOf(cut) / alone, 1));
     if (cut.dim >= n.reduceRanges.size()) return 1;
     const std::optional<int64_t> extent = n.reduceRanges[cut.dim].asConst();
     if (extent) return *extent > 0 ? equalParts(rule_, most, *extent, length / *extent) : 1;
@@ -316,8 +360,10 @@ private:
     if (cut.run) n.ranges.push_back(run);
     const Expr part = Symbol::index(n.ranges.size());
     n.ranges.push_back(cut.parts);
+    // Also of a row whose parts only the run knows: with one part neighbouring results are neighbours.
+    const bool isPartFirst = (cut.across && !cut.run) || !equal;
     auto placeOf = [&](Expr p, Expr e) {
-      return cut.across && !cut.run ? p * results + row : (row * run + e) * cut.parts + p;
+      return isPartFirst ? p * results + row : (row * run + e) * cut.parts + p;
     };
     SymbolMap<Expr> map;
     std::vector<Expr> reduced;
@@ -343,7 +389,7 @@ private:
       else if (isPosition(r)) reductions.push_back(splitPosition(r, partial, second, third));
       else splitFold(r, partial, second);
     }
-    if (cut.across && !cut.run) partFirst(n);
+    if (isPartFirst) partFirst(n);
     nodes_.push_back(std::move(n));
     nodes_.push_back(std::move(second));
     if (!third.stores().empty()) nodes_.push_back(std::move(third));

@@ -89,7 +89,7 @@ public:
     chooseBlocks();
     note();
     const bool folds = out_.shape != Shape::Pointwise && out_.shape != Shape::Unrolled;
-    out_.oneStep = r().size() == 1 && r()[0].isConst() && r()[0].constValue() <= out_.inner;
+    out_.oneStep = r().size() == 1 && (r()[0].isConst() || isShort(r()[0])) && upperBound(facts_, r()[0], INT64_MAX) <= out_.inner;
     out_.warps = kernel_.serial ? 1 : warpsFor(elementsOfTile(), elementsOfThread());
     out_.keepsLoads = target_.threadBlocks && out_.shape != Shape::Unrolled && out_.oneStep;
     out_.streams = target_.threadBlocks ? readsOnly() && (lastInnerPhase_ == 0 || out_.keepsLoads) : streamsRows() && comesFromMemory();
@@ -111,6 +111,9 @@ private:
     if (out_.shape == Shape::Rows) applied(Rule::RowReduction);
     if (out_.shape == Shape::Columns) applied(Rule::ColumnReduction);
   }
+
+  /// A block of threads takes the row at once, whatever its length is. Not where it may be empty: then even what all lanes share must not be read.
+  bool isShort(Expr row) const { return target_.threadBlocks && facts_.rangeOf(row).lo > 0; }
 
   void chooseShape() {
     bool reduces = std::find(inner_.begin(), inner_.end(), true) != inner_.end();

@@ -6,7 +6,10 @@
 #include "base/fault.h"
 #include "base/rules.h"
 #include "ir/loops/access.h"
+#include "ir/loops/build.h"
 #include "ir/plan/access.h"
+#include "ir/plan/steps.h"
+#include "lower/tiling/lengths.h"
 #include "lower/tiling/library.h"
 #include "lower/tiling/packing.h"
 #include "lower/tiling/reductions.h"
@@ -62,6 +65,7 @@ public:
     placePacking(plan_, std::move(packing_));
     chosen_.resize(plan_.kernels.size());
     for (size_t k = launched; k < plan_.kernels.size(); ++k) choose(plan_.kernels[k], true);
+    placeClasses();
     return std::move(out_);
   }
 
@@ -93,10 +97,88 @@ private:
     if (kernel.kind == Node::Kind::Contraction) tiling.dot = contraction(kernel, tiling.target);
     kernel.serial |= needsOrder(plan_.program, kernel, target_);
     if (kernel.serial) applied(Rule::ProgramsInTurn);
-    if (tiling.dot) return;
+    if (tiling.dot || decidedByLength(kernel, tiling)) return;
+    walk(kernel, tiling);
+  }
+
+  /// How the kernel's programs walk its space.
+  void walk(plan::Kernel &kernel, KernelTiling &tiling) {
     dropEmptyReductions(kernel);
     expandTwoPassReductions(plan_, kernel, tiling.target);
     chooseBlocks(kernel, tiling);
+  }
+
+  /// Whether the kernel is there once for each class of lengths: as it is for the longest, and the others come behind it.
+  bool decidedByLength(plan::Kernel &kernel, KernelTiling &tiling) {
+    auto isKnown = [](Expr e) { return e.isConst(); };
+    const bool known = std::all_of(kernel.xRanges.begin(), kernel.xRanges.end(), isKnown) && std::all_of(kernel.rRanges.begin(), kernel.rRanges.end(), isKnown);
+    const auto *scan = kernel.nodes[0].as<loops::ScanSpec>();
+    const bool loops = kernel.kind == Node::Kind::Pointwise || kernel.kind == Node::Kind::Reduction || kernel.kind == Node::Kind::Scan;
+    if (!tiling.target.threadBlocks || !loops || known || kernel.serial || (scan && scan->lookBack)) return false;
+    plan::Kernel tried = kernel;
+    dropEmptyReductions(tried);
+    std::vector<LengthClass> classes = lengthClasses(plan_, kernel, loop(tried, tiling.target), tiling.target);
+    if (classes.empty()) return false;
+    applied(Rule::LengthClasses);
+    auto within = [&](LengthClass &c, plan::Kernel &k, KernelTiling &t) {
+      std::swap(plan_.program.facts, c.facts);
+      walk(k, t);
+      std::swap(plan_.program.facts, c.facts);
+      t.when = c.when, t.facts = std::move(c.facts);
+    };
+    for (size_t i = 0; i + 1 < classes.size(); ++i) {
+      ForClass other{kernel.id, kernel, tiling};
+      other.kernel.name += classes[i].name;
+      giveOwnBuffers(other.kernel);
+      within(classes[i], other.kernel, other.tiling);
+      forClasses_.push_back(std::move(other));
+    }
+    within(classes.back(), kernel, tiling);
+    return true;
+  }
+
+  /// What a kernel hands from node to node without memory is its own.
+  void giveOwnBuffers(plan::Kernel &kernel) {
+    std::map<loops::BufferId, loops::BufferId> own;
+    for (Node &n : kernel.nodes)
+      loops::rewriteAccesses(n, [&](loops::BufferId &b, Expr &, const loops::Access &) {
+        if (plan_.placements[b.index()].where != plan::Placement::Where::None) return;
+        auto [at, fresh] = own.try_emplace(b);
+        if (fresh) {
+          const loops::Buffer given = plan_.program.buffer(b);
+          at->second = loops::addTemp(plan_.program, given.name + kernel.name, given.dtype, given.elements);
+          plan_.placements.emplace_back();
+        }
+        b = at->second;
+      });
+  }
+
+  void placeClasses() {
+    if (forClasses_.empty()) return;
+    std::map<plan::KernelId, std::vector<plan::KernelId>> after;
+    std::map<plan::KernelId, plan::KernelId> launchedBy;
+    for (const plan::Kernel &kernel : plan_.kernels)
+      for (plan::KernelId part : kernel.parts) launchedBy[part] = kernel.id;
+    for (ForClass &c : forClasses_) {
+      c.kernel.id = plan::KernelId(static_cast<int64_t>(plan_.kernels.size()));
+      // Beside a pack: its parts would write what others of it write.
+      const auto pack = launchedBy.find(c.of);
+      after[pack == launchedBy.end() ? c.of : pack->second].push_back(c.kernel.id);
+      plan_.kernels.push_back(std::move(c.kernel)), out_.push_back(std::move(c.tiling));
+    }
+    auto place = [&](plan::Region &region, auto &&self) -> void {
+      std::vector<plan::Step> steps;
+      for (plan::Step &step : region.steps) {
+        for (plan::Region *inside : plan::regionsInside(step)) self(*inside, self);
+        const auto *launch = step.as<plan::Launch>();
+        const auto more = launch ? after.find(launch->kernel) : after.end();
+        steps.push_back(std::move(step));
+        if (more == after.end()) continue;
+        for (plan::KernelId id : more->second) steps.push_back(plan::Launch{id});
+      }
+      region.steps = std::move(steps);
+    };
+    place(plan_.main, place);
   }
 
   void chooseBlocks(plan::Kernel &kernel, KernelTiling &tiling) const {
@@ -186,6 +268,13 @@ private:
   std::map<plan::KernelId, Ready> ready_;
   std::vector<std::pair<plan::KernelId, LibraryForm>> forms_;
   std::vector<std::pair<plan::KernelId, plan::Kernel>> packing_;
+  /// The same kernel as `of`, for shorter lengths.
+  struct ForClass {
+    plan::KernelId of;
+    plan::Kernel kernel;
+    KernelTiling tiling;
+  };
+  std::vector<ForClass> forClasses_;
   Tilings out_;
 };
 

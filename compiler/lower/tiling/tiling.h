@@ -23,6 +23,10 @@ struct KernelTiling {
   TileTarget target;
   /// Of the number of warps that it then has: doubled so many times, halved if negative.
   int warpShift = 0;
+  /// 0 or 1: a run in which it is 0 launches no programs. Invalid: always 1.
+  Expr when;
+  /// What holds where it is 1, in place of the plan's own facts.
+  std::optional<Facts> facts;
   /// A contraction by products of tiles.
   std::optional<DotTiling> dot;
   /// Or one of these, by the kernel's nodes: pointwise, reduction and scan nodes; attention; segments; a sort; a scan that
@@ -36,7 +40,7 @@ struct KernelTiling {
 /// By KernelId.
 using Tilings = std::vector<KernelTiling>;
 
-/// May add buffers and kernels (what remains of one whose product a library computes).
+/// May add buffers and kernels: what remains of one whose product a library computes, and one for each class of lengths (lengths.h).
 Tilings chooseTilings(plan::Plan &plan, const TileTarget &target);
 
 } // namespace neso

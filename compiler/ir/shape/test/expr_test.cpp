@@ -259,6 +259,25 @@ TEST(Usual, HintsWithinRanges) {
   EXPECT_EQ(usualSize(kS0, f), kUsualSize);
 }
 
+TEST(Facts, AnExpressionIsInTheRangeThatAChoiceLeavesIt) {
+  const Expr rows = Expr(kS0) * 3 + 1;
+  Facts f;
+  f.setRange(kS0, {0, INT64_MAX});
+  Facts few = f;
+  few.assume(rows, {1, 16}, 9);
+  EXPECT_EQ(few.rangeOf(rows).hi, 16);
+  EXPECT_EQ(few.rangeOf(floorDiv(rows, 32)).hi, 0);
+  EXPECT_EQ(few.simplify(min(rows, Expr(40))), rows);
+  EXPECT_EQ(usualSize(rows, few), 9);
+  EXPECT_EQ(few.rangeOf(kS0).hi, INT64_MAX); // of its parts nothing more is known
+  EXPECT_EQ(f.rangeOf(rows).hi, INT64_MAX);
+  few.assume(rows, {2, 8}, 4);
+  EXPECT_EQ(few.rangeOf(rows).lo, 2);
+  few.assume(kS0, {1, 2}, 2);
+  EXPECT_EQ(few.range(kS0).hi, 2);
+  EXPECT_EQ(usualSize(kS0, few), 2);
+}
+
 TEST(Expr, Affine) {
   std::optional<Affine> a = affineIn(i0 * s0 + 3 * i1 + 2, kI0);
   ASSERT_TRUE(a);

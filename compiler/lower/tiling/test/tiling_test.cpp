@@ -2,10 +2,12 @@
 // contractions and reductions that tile programs do not have; whose programs run in turn.
 #include <array>
 #include <functional>
+#include <set>
 
 #include <gtest/gtest.h>
 
 #include "ir/loops/build.h"
+#include "ir/plan/verify.h"
 #include "lower/schedule/schedule.h"
 #include "lower/tiling/tiling.h"
 
@@ -792,6 +794,52 @@ TEST(Tiling, UpdatesRunInTurnUnlessTheyAreInstructions) {
   EXPECT_TRUE(serial(StoreMode::AtomicMax, true, DType::I8));
   EXPECT_TRUE(serial(StoreMode::AtomicAdd, true, DType::I16));
   EXPECT_FALSE(serial(StoreMode::Set, true));
+}
+
+/// Of the kernels that a kernel of unknown lengths becomes, one has programs in each run, and blocks for its lengths.
+TEST(Tiling, AKernelOfUnknownLengthsIsThereForEachClass) {
+  Maker m;
+  const Symbol rows = Symbol::size("s0"), columns = Symbol::size("s1");
+  for (auto [s, usual] : {std::pair(rows, 8), {columns, 16}}) m.p.facts.setRange(s, {1, INT64_MAX}), m.p.facts.setHint(s, usual);
+  const BufferId x = m.input("x", Expr(rows) * columns);
+  auto reduce = [&](Expr outer, Expr inner, Expr at) {
+    const BufferId y = addTemp(m.p, "y", DType::F32, outer);
+    ReductionSpec spec;
+    Reduction sum;
+    sum.dtype = DType::F32, sum.input = appendLoad(spec.body, x, DType::F32, at), sum.results = {{y, i(0), 0}};
+    spec.reductions = {sum};
+    m.node({outer}, {inner}, std::move(spec)), m.output(y);
+  };
+  reduce(rows, columns, i(0) * columns + r(0)), reduce(columns, rows, r(0) * columns + i(0));
+  plan::Plan plan = m.plan();
+  const size_t given = plan.kernels.size();
+  TileTarget target;
+  target.threadBlocks = true, target.processors = 132;
+  const Tilings tilings = chooseTilings(plan, target);
+  ASSERT_EQ(tilings.size(), plan.kernels.size());
+  EXPECT_TRUE(plan::verify(plan, plan::Form::Scheduled)) << print(plan);
+  for (size_t k = 0; k < given; ++k) {
+    const std::string &name = plan.kernels[k].name;
+    std::set<std::string> names;
+    for (int64_t height : {1, 2, 16, 17, 600, 100000})
+      for (int64_t width : {1, 8, 9, 16, 17, 32, 33, 128, 129, 1024, 1025, 4096, 4097, 1000000}) {
+        int there = 0;
+        for (const plan::Kernel &kernel : plan.kernels) {
+          if (!kernel.name.starts_with(name)) continue;
+          const KernelTiling &tiling = tilings[kernel.id.index()];
+          ASSERT_TRUE(tiling.when.valid() && tiling.facts && tiling.loop);
+          if (evaluate(tiling.when, {{rows, height}, {columns, width}}) != 1) continue;
+          ++there, names.insert(kernel.name);
+          for (auto [s, size] : {std::pair(rows, height), {columns, width}}) EXPECT_TRUE(tiling.facts->range(s).lo <= size && size <= tiling.facts->range(s).hi) << kernel.name;
+          if (tiling.loop->oneStep) EXPECT_LE(k == 0 ? width : height, tiling.loop->inner) << kernel.name;
+        }
+        EXPECT_EQ(there, 1) << name << " of " << height << " x " << width;
+      }
+    EXPECT_GE(names.size(), 4u) << name;
+  }
+  // A thread that walks rows alone ends where they end.
+  plan::Plan forThreads = m.plan();
+  for (const KernelTiling &tiling : chooseTilings(forThreads, TileTarget())) EXPECT_FALSE(tiling.when.valid());
 }
 
 } // namespace
