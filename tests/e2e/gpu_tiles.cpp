@@ -65,7 +65,7 @@ private:
       if (a.kind == plan::KernelArg::Kind::Buffer) {
         const loops::BufferView &v = views_[a.buffer.index()];
         const int64_t item = itemSize(p_.program.buffer(a.buffer).dtype), offset = value(a.offset) * item;
-        args.push_back(InterpArg::pointer(v.data + offset, v.elements * item - offset));
+        args.push_back(InterpArg::pointer(v.data + offset, std::max<int64_t>(v.elements * item - offset, 0)));
       } else if (a.kind == plan::KernelArg::Kind::Size) {
         args.push_back(InterpArg::integer(value(a.size)));
       } else if (a.kind == plan::KernelArg::Kind::Int) {

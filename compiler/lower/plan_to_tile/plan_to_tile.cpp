@@ -65,6 +65,9 @@ bool fitsInt32(const plan::Plan &plan, const plan::Kernel &kernel, const Facts &
   return ok;
 }
 
+/// What Triton says of arguments, or nothing.
+constexpr int kSeenDivisor = 16;
+
 class Builder {
 public:
   Builder(const plan::Plan &plan, const Tilings &tilings, MLIRContext &context,
@@ -124,6 +127,9 @@ private:
       } else {
         if (arg.size.isSymbol()) k.sizes[arg.size.symbol()] = v;
         else k.computed[arg.size] = v;
+        // Of what is computed nothing else is seen: where parts begin decides whether their elements are read together.
+        if (!arg.size.isSymbol() && factsOf(tiling).divisorOf(arg.size) % kSeenDivisor == 0)
+          func.setArgAttr(static_cast<unsigned>(i), "tt.divisibility", b.getI32IntegerAttr(kSeenDivisor));
       }
     }
     b.setInsertionPointToStart(entry);

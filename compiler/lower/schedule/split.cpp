@@ -236,7 +236,7 @@ private:
     if (!folds || isKnown(n) || !rule_.unknownLengths || !std::all_of(folds->reductions.begin(), folds->reductions.end(), deviates)) return false;
     Cut cut;
     cut.across = runsAcross(n);
-    return canBeSplit(n, *folds) && (partsOf(n, cut) > 1 || (cut.across && !partsOfUnknown(n, cut).isConst(1)));
+    return canBeSplit(n, *folds) && (partsOf(n, cut) > 1 || (cut.across && mayBeFew(n) && !partsOfUnknown(n, cut).isConst(1)));
   }
 
   /// Means and squared deviations as two sums: of the elements, then of the squares of what they are apart from the mean.
@@ -296,8 +296,16 @@ private:
     const int64_t parts = partsOf(n, cut);
     cut.parts = parts;
     // A row in one kernel is one program's, as long as it is; a column that is walked again is read from memory by many in either case.
-    if (!known && (parts > 1 || alone || cut.across)) cut.parts = partsOfUnknown(n, cut);
+    if (!known && (parts > 1 || ((alone || cut.across) && mayBeFew(n)))) cut.parts = partsOfUnknown(n, cut);
     return !cut.parts.isConst(1) || cut.run ? std::optional(cut) : std::nullopt;
+  }
+
+  /// Whether a run may have so few results that parts pay: not where there are usually very many.
+  bool mayBeFew(const Node &n) const {
+    constexpr int64_t kMany = int64_t(1) << 19;
+    int64_t results = 1;
+    for (Expr e : n.ranges) results = std::min<int64_t>(results * usualSize(e, program_.facts), int64_t(1) << 40);
+    return results <= kMany;
   }
 
   /// As many as the run's sizes ask for, by the rule of partsOf.

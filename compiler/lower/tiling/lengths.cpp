@@ -46,6 +46,7 @@ public:
     for (const Axis &axis : axes()) {
       std::vector<LengthClass> longer;
       for (LengthClass &c : out) {
+        // Of few columns a block of any height is good.
         if (!c.name.empty() && hasFewLines()) {
           longer.push_back(std::move(c));
           continue;
@@ -80,20 +81,26 @@ private:
       add(r.back(), std::move(spans));
       break;
     }
-    case Shape::Columns:
-      add(x.back(), {{kFewColumns, kFewColumns}, {kSomeColumns, kSomeColumns}, {INT64_MAX, atLeast(x.back(), kManyRows)}});
+    case Shape::Columns: {
+      Spans spans = {{kFewColumns, kFewColumns}, {kSomeColumns, kSomeColumns}};
+      // Blocks as narrow as keeps all processors busy, where nothing but the columns does.
+      if (const int64_t wide = target_.columnBlock * target_.processors; facts_.rangeOf(lines()).hi == 1) spans.push_back({wide, wide / 2});
+      spans.push_back({INT64_MAX, atLeast(x.back(), kManyRows)});
+      add(x.back(), std::move(spans));
       add(r.back(), {{kShortColumn, kShortColumn}, {INT64_MAX, atLeast(r.back(), kLongColumn)}});
       break;
+    }
     }
     return out;
   }
 
-  /// Whether programs of few columns are few.
-  bool hasFewLines() const {
-    Expr lines = 1;
-    for (size_t d = 0; d + 1 < kernel_.xRanges.size(); ++d) lines = lines * kernel_.xRanges[d];
-    return facts_.rangeOf(lines).hi <= kFewPrograms * target_.processors;
+  /// What else there is of the last dimension.
+  Expr lines() const {
+    Expr out = 1;
+    for (size_t d = 0; d + 1 < kernel_.xRanges.size(); ++d) out = out * kernel_.xRanges[d];
+    return out;
   }
+  bool hasFewLines() const { return facts_.rangeOf(lines()).hi <= kFewPrograms * target_.processors; }
 
   /// What `c` becomes by the length of one axis.
   std::vector<LengthClass> classesAlong(const Axis &axis, const LengthClass &c) const {
