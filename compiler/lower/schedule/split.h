@@ -10,8 +10,9 @@ namespace neso::schedule {
 /// Rewrites every such node of the program; the partial results are new temps. Of means with squared deviations the parts are
 /// put together by Chan, Golub and LeVeque's rule. A reduction that runs along a few neighbours (rule.longestRun) in
 /// memory and across rows has a result for each neighbour at first: a group norm's [2, 32] over [4, 128, 128], channels innermost,
-/// becomes [2, 32, 4, 16] over [8, 128], neighbouring channels in one program, and [2, 32] over [16, 4]. Of a length that only the run knows parts are
-/// ceil(length / parts) long, and the last ones shorter or empty (rule.unknownLengths).
+/// becomes [2, 32, 4, 16] over [8, 128], neighbouring channels in one program, and [2, 32] over [16, 4]. Of a length that only the run knows there are as
+/// many parts as the run's sizes ask for, one where they ask for none, and the last ones are shorter or empty (rule.unknownLengths); not of rows that are walked
+/// again with the result, as a softmax's are.
 void splitReductions(loops::Program &program, const SplitRule &rule);
 
 /// Rewrites the body, whose roots are updated, so that it reads memory only where `position` is below `extent`, and gives that condition as a value.
