@@ -156,6 +156,7 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
   for (const char *suffix : {"_i64", "_i32", "_i16", "_i8", "_u8"}) special.consume_back(suffix);
   // A real base with an integer exponent (__nv_powif) is not among them.
   const bool ofOneKind = llvm::all_of(args, [&](Value *a) { return a->getType()->isFloatingPointTy() == isReal; });
+  if (std::optional<MathFn> inlined = inlineSpecialOf(special); inlined && isFloat) return emitMath(*inlined, args);
   if (llvm::StringRef callee = specialSymbol(special); ofOneKind && !callee.empty()) {
     const bool onFloats = isFloat && specialOnFloats(special);
     llvm::Type *wide = onFloats ? b.getFloatTy() : isReal ? b.getDoubleTy() : static_cast<llvm::Type *>(b.getInt64Ty());
