@@ -670,8 +670,20 @@ def given_results():
     ]
 
 
+def masked_indices():
+    """Under the mask, indices beyond a dimension mean its nearest end, and nothing is taken from an empty tensor."""
+    def both(x, m, i, j, v):
+        return torch.ops.aten._unsafe_masked_index(x, m, [i, j], -1.0), torch.ops.aten._unsafe_masked_index_put_accumulate(x, m, [i, j], v)
+
+    grid = ["bool 3x6", torch.tensor([[-9], [3], [7]]), torch.tensor([[0, 4, 5, -6, 99, 2]]), "f32 3x6"]
+    sizes = ({0: B, 1: N}, None, None, None, None)
+    return [c("beyond", both, "f32 4x5", *grid), c("of_none", both, "f32 0x5", *grid),
+            c("of_any_size", both, "f32 4x5", *grid, more=[["f32 2x5", *grid], ["f32 9x3", *grid]], dynamic=sizes),
+            c("of_none_or_some", both, "f32 4x5", *grid, more=[["f32 0x3", *grid]], dynamic=sizes, raw_only="torch decomposes it to an index of an empty tensor")]
+
+
 def groups():
-    result = {f.__name__: f() for f in (complex_views, numbers, integer_limits, empty, behind_the_end, from_the_end, one_place, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, written_views, unannotated_views, odd_calls, parts, memory_views, sizes_of_a_run, filled_diagonals, pairs, beside_gaps, repeated, given_results)}
+    result = {f.__name__: f() for f in (complex_views, numbers, integer_limits, empty, behind_the_end, from_the_end, one_place, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, written_views, unannotated_views, odd_calls, parts, memory_views, sizes_of_a_run, filled_diagonals, pairs, beside_gaps, repeated, given_results, masked_indices)}
     for name, group in result.items():
         names = [case.name for case in group]
         assert len(set(names)) == len(names), f"{name}: two cases of one name"

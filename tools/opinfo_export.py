@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Exports PyTorch's own operator database, sample by sample, to .pt2 files with inputs and expected outputs.
 
-    tools/opinfo_export.py OUT [--samples f32=4,bf16=2,i64=2,bool=2] [--ops REGEX] [--procs 2] [--limit 20] [--context SEED]
+    tools/opinfo_export.py OUT [--samples f32=4,bf16=2,i64=2,bool=2] [--ops REGEX] [--procs 2] [--limit 20] [--context SEED] [--dynamic]
 
 Writes OUT/<op>/<dtype>_<n>/{model.pt2,core.pt2,inputs.safetensors,outputs.safetensors}, OUT/<op>/index.json and, at the
 end, OUT/index.json: for each sample its targets, tolerance and whether its values may be compared; for each skipped one
 the reason. With --context each operator stands between others: its operands come out of views, copies and arithmetic that leave their values, its
-results go on into more (opinfo_context.py). model.pt2 is straight from torch.export, core.pt2 after run_decompositions(); "core" in the index says which
+results go on into more (opinfo_context.py). With --dynamic every size above one is open, and OUT/<op>/<dtype>_<n>_<a…d> hold the same program with inputs
+of other sizes (opinfo_dynamic.py). model.pt2 is straight from torch.export, core.pt2 after run_decompositions(); "core" in the index says which
 targets that has, or in words why torch did not make it. Resumable: samples in an op's index are not made again. OUT must lie outside the repository.
 """
 import argparse
@@ -29,6 +30,7 @@ from torch.utils import _pytree as pytree  # noqa: E402
 import neso_cases as cases  # noqa: E402
 from opinfo_check import FREE  # noqa: E402
 from opinfo_context import Context  # noqa: E402
+import opinfo_dynamic as dynamic  # noqa: E402
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "i64": torch.int64, "bool": torch.bool,
           "f64": torch.float64, "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "c64": torch.complex64}
@@ -132,10 +134,15 @@ def types_of(program):
     return [(tuple(v.shape), v.dtype) for v in values if isinstance(v, torch.Tensor)]
 
 
-def export_core(module, tensors, folder):
+def exported(module, tensors, open_sizes):
+    shapes = dynamic.open_sizes(tensors) if open_sizes else None
+    return torch.export.export(module, tuple(t.clone() for t in tensors), dynamic_shapes=shapes, strict=False)
+
+
+def export_core(module, tensors, folder, open_sizes):
     """The same program after run_decompositions(): its targets, or why there is none."""
     try:
-        whole = torch.export.export(module, tuple(t.clone() for t in tensors), strict=False)
+        whole = exported(module, tensors, open_sizes)
         before = types_of(whole)
         program = whole.run_decompositions()
         # Some of PyTorch's decompositions give other results than the operator (attention weights in place of the logarithms of sums).
@@ -149,7 +156,46 @@ def export_core(module, tensors, folder):
         return f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200]}"
 
 
-def export_sample(op, sample, dtype, folder, context=None):
+def write_values(module, tensors, folder):
+    """Inputs and what the module makes of them."""
+    outputs, after = run_eager(module, tensors, 1)
+    cases.write_safetensors(folder / "inputs.safetensors", tensors)
+    stored = {str(i): o for i, o in enumerate(outputs) if o is not None}
+    # What the operator does to its inputs is part of the answer.
+    for i, (before, now) in enumerate(zip(tensors, after)):
+        if not same_values(before, now):
+            stored[f"input.{i}"] = now
+    cases.write_safetensors(folder / "outputs.safetensors", stored)
+
+
+def export_sizes(op, module, program, tensors, dtype, folder, record):
+    """The program's inputs at other sizes: letter → record."""
+    found = {}
+    for letter, candidates in dynamic.other_inputs(program, tensors).items():
+        for inputs in candidates:
+            try:
+                outputs, _ = run_eager(module, inputs, 1)
+                own = as_tensors(program.module()(*[t.clone() for t in inputs]))
+            except (RuntimeError, AssertionError, IndexError, ValueError, TypeError):
+                continue
+            if [None if o is None else o.shape for o in own] != [None if o is None else o.shape for o in outputs]:
+                continue
+            if sum(o.numel() * o.element_size() for o in outputs if o is not None) > MAX_BYTES:
+                continue
+            other = folder.with_name(f"{folder.name}_{letter}")
+            other.mkdir(exist_ok=True)
+            for name in ("model.pt2", "core.pt2"):
+                if (folder / name).exists() and not (other / name).exists():
+                    os.link(folder / name, other / name)
+            write_values(module, inputs, other)
+            found[letter] = record | {"strides": [list(t.stride()) for t in inputs],
+                                      "tolerance": tolerance(op, module, inputs, outputs, dtype) if record["values"] else []}
+            break
+    return found
+
+
+def export_sample(op, sample, dtype, folder, context=None, open_sizes=False):
+    """The sample's record, and with open sizes those of other sizes by letter."""
     leaves, spec = pytree.tree_flatten(((sample.input, *sample.args), dict(sample.kwargs)))
     tensors = [leaf.detach() for leaf in leaves if isinstance(leaf, torch.Tensor)]
     if any(t.layout != torch.strided for t in tensors):
@@ -157,12 +203,12 @@ def export_sample(op, sample, dtype, folder, context=None):
     if sum(t.numel() * t.element_size() for t in tensors) > MAX_BYTES:
         raise Skip("inputs too large")
     module = OpModule(op, leaves, spec, context).eval()
-    outputs, after = run_eager(module, tensors, 1)
+    outputs, _ = run_eager(module, tensors, 1)
     if any(o is not None and o.layout != torch.strided for o in outputs):
         raise Skip("output is not strided")
     if sum(o.numel() * o.element_size() for o in outputs if o is not None) > MAX_BYTES:
         raise Skip("outputs too large")
-    program = torch.export.export(module, tuple(t.clone() for t in tensors), strict=False)
+    program = exported(module, tensors, open_sizes)
     values = "empty" not in op.name
     if cases.is_random(program.graph_module):
         # The program itself, since the database seeds the generator inside its own wrappers. Several seeds, since
@@ -178,16 +224,11 @@ def export_sample(op, sample, dtype, folder, context=None):
             raise Skip(f"the exported program fails: {str(error).splitlines()[0][:100]}") from error
     folder.mkdir(parents=True, exist_ok=True)
     cases.save_program(program, folder / "model.pt2")
-    cases.write_safetensors(folder / "inputs.safetensors", tensors)
-    stored = {str(i): o for i, o in enumerate(outputs) if o is not None}
-    # What the operator does to its inputs is part of the answer.
-    for i, (before, now) in enumerate(zip(tensors, after)):
-        if not same_values(before, now):
-            stored[f"input.{i}"] = now
-    cases.write_safetensors(folder / "outputs.safetensors", stored)
-    core = export_core(module, tensors, folder)
-    return {"targets": targets, "core": core, "values": values, "strides": [list(t.stride()) for t in tensors],
-            "tolerance": tolerance(op, module, tensors, outputs, dtype) if values else []}
+    write_values(module, tensors, folder)
+    core = export_core(module, tensors, folder, open_sizes)
+    record = {"targets": targets, "core": core, "values": values, "strides": [list(t.stride()) for t in tensors],
+              "tolerance": tolerance(op, module, tensors, outputs, dtype) if values else []}
+    return record, export_sizes(op, module, program, tensors, dtype, folder, record) if open_sizes else {}
 
 
 def op_name(op):
@@ -231,7 +272,9 @@ def export_op(op, args):
             signal.alarm(args.limit)
             try:
                 context = Context(f"{args.context}/{op_name(op)}/{key}", op_name(op) in FREE) if args.context else None
-                record |= export_sample(op, samples[pick], dtype, folder / key, context)
+                own, others = export_sample(op, samples[pick], dtype, folder / key, context, args.dynamic)
+                record |= own
+                records |= {f"{key}_{letter}": {"sample": pick} | other for letter, other in others.items()}
             except Skip as reason:
                 record["skipped"] = str(reason)
             except BaseException as error:
@@ -279,6 +322,7 @@ def main():
     parser.add_argument("--procs", type=int, default=2)
     parser.add_argument("--limit", type=int, default=20, help="seconds a sample")
     parser.add_argument("--context", default="", help="a seed: operators between others")
+    parser.add_argument("--dynamic", action="store_true", help="open sizes, and inputs of other sizes")
     args = parser.parse_args()
     args.samples = [(s.split("=")[0], int(s.split("=")[1])) for s in args.samples.split(",")]
     from torch.testing._internal.common_methods_invocations import op_db

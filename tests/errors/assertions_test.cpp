@@ -121,6 +121,31 @@ TEST_F(AssertedTensors, WhatATensorMustBeIsChecked) {
   EXPECT_EQ(run({1, 2, 3, 4}, {-5, 1, 1, 1}), NESO_OK) << neso_error_text();
 }
 
+/// What indices of rows [3, 1] and columns [1, 6] name in x [rows, 3], and x with numbers added there, as torch decomposes masked indices.
+class NamedElements : public DataSizes {
+protected:
+  void SetUp() override { load("of_any_size.core", "masked_indices"); }
+  neso_status run(int64_t rows) {
+    std::vector<float> x(static_cast<size_t>(3 * rows)), values(18);
+    const bool mask[18] = {true};
+    const int64_t indices[6] = {}, sizes[] = {rows, 3}, of[] = {3, 6}, ofRows[] = {3, 1}, ofColumns[] = {1, 6};
+    neso_tensor in[5] = {};
+    in[0].data = rows == 0 ? nullptr : x.data(), in[0].dtype = NESO_F32, in[0].rank = 2, in[0].sizes = sizes;
+    in[1].data = const_cast<bool *>(mask), in[1].dtype = NESO_BOOL, in[1].rank = 2, in[1].sizes = of;
+    in[2].data = const_cast<int64_t *>(indices), in[2].dtype = NESO_I64, in[2].rank = 2, in[2].sizes = ofRows;
+    in[3].data = const_cast<int64_t *>(indices), in[3].dtype = NESO_I64, in[3].rank = 2, in[3].sizes = ofColumns;
+    in[4].data = values.data(), in[4].dtype = NESO_F32, in[4].rank = 2, in[4].sizes = of;
+    return neso_run(context_, in, 5, out_, 2);
+  }
+};
+
+TEST_F(NamedElements, AnEmptyTensorHasNone) {
+  EXPECT_EQ(run(4), NESO_OK) << neso_error_text();
+  EXPECT_EQ(run(0), NESO_ASSERTION_FAILED);
+  EXPECT_NE(std::string(neso_error_text()).find("index out of range"), std::string::npos) << neso_error_text();
+  EXPECT_EQ(run(4), NESO_OK) << neso_error_text();
+}
+
 /// A model of tests/goldens/ops/places, of x [7, 2] and a number that points into it.
 class Places : public DataSizes {
 protected:

@@ -735,15 +735,38 @@ static Tensors embeddingRenorm(OpCall &o) {
   })};
 }
 
+namespace {
+/// What _unsafe_masked_index and its gradient read or write: indices beyond a dimension mean its nearest end, and of an empty tensor nothing is taken.
+struct MaskedIndices {
+  Tensor x, mask;
+  Advanced at;
+  explicit MaskedIndices(OpCall &o) : x(source(o.t("self"))), at(x, nearest(o, x)) {
+    if (at.masks) return;
+    mask = broadcastTo(o.t("mask"), at.result);
+    if (const Expr count = x.numel(); !count.isConst() || count.isConst(0))
+      mask = binary(OpKind::And, mask, binary(OpKind::Ne, scalarExpr(o.ctx, count), scalarInt(o.ctx, 0)));
+  }
+  static Tensors nearest(OpCall &o, const Tensor &x) {
+    Tensors all = o.list("indices");
+    for (size_t d = 0; d < all.size(); ++d)
+      if (const Tensor &index = all[d]; index.valid() && !isMask(index)) {
+        const Expr size = x.sizes()[d];
+        all[d] = binary(OpKind::Max, binary(OpKind::Min, index, scalarExpr(o.ctx, size - 1)), scalarExpr(o.ctx, Expr(0) - size));
+      }
+    return all;
+  }
+};
+} // namespace
+
 static void addIndices(OpTable &t) {
   t.add("embedding_renorm.default", embeddingRenorm);
   t.add("_unsafe_masked_index_put_accumulate.default", [](OpCall &o) -> Tensors {
-    Tensor x = o.t("self"), m = o.t("mask"), v = cast(o.t("values"), x.dtype());
-      DType acc = collectType(x.dtype());
-    Advanced a(x, o.list("indices"));
+    const MaskedIndices masked(o);
+    const Advanced &a = masked.at;
     if (a.masks) return o.fail("masks among the indices are not supported");
+    Tensor x = o.t("self"), m = masked.mask, v = cast(o.t("values"), x.dtype());
+    const DType acc = collectType(x.dtype());
     if (x.rank() == 0) return {cast(add(cast(x, acc), where(m, cast(v, acc), full(o.ctx, {}, acc, 0))), x.dtype())};
-    m = broadcastTo(m, a.result);
     v = broadcastTo(v, a.result);
     Strided w = copyOf(x, acc);
     Sizes sizes = x.sizes();
@@ -827,12 +850,11 @@ static void addEmbeddings(OpTable &t) {
     return {scatterReduce(full(o.ctx, o.out().sizes, g.dtype(), 0), src.sizes(), place, src, "sum", true)};
   });
   t.add("_unsafe_masked_index.default", [](OpCall &o) -> Tensors {
-    Tensor x = source(o.t("self")), m = o.t("mask");
-    Advanced a(x, o.list("indices"));
+    const MaskedIndices masked(o);
+    const Advanced a = masked.at;
     if (a.masks) return o.fail("masks among the indices are not supported");
-    Tensor fill = cast(o.t("fill"), x.dtype());
-    Sizes sizes = x.sizes();
-    m = broadcastTo(m, a.result);
+    const Tensor x = masked.x, m = masked.mask, fill = cast(o.t("fill"), x.dtype());
+    const Sizes sizes = x.sizes();
     return {Tensor::lazy(o.ctx, x.dtype(), a.result, [=](BodyBuilder &b, const Index &i) {
       return b.masked(m.at(b, i), [&] { return x.at(b, a.map(b, sizes, i, true)); }, fill.at(b, {}));
     })};

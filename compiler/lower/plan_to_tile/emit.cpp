@@ -306,6 +306,12 @@ bool Emitter::spansSpace(Expr index) const {
   return spans(Symbol::Kind::Outer, k.kernel.xRanges) && spans(Symbol::Kind::Inner, k.kernel.rRanges);
 }
 
+Val Emitter::accessMask(Expr index, Val mask) {
+  for (const auto &[symbol, some] : someElement_)
+    if (uses(index, symbol)) mask = andMask(mask, some);
+  return mask;
+}
+
 Val Emitter::load(loops::BufferId buffer, Expr e, Val mask, Val other, DType dtype) {
   const bool once = streams && spansSpace(e);
   e = simplified(e);
@@ -314,6 +320,7 @@ Val Emitter::load(loops::BufferId buffer, Expr e, Val mask, Val other, DType dty
       if (!mask || !other) return s.value;
       return select(mask, s.value, other);
     }
+  mask = accessMask(e, mask);
   bool keep = keepLoads && !mask && !k.writes(buffer);
   if (keep)
     for (const Loaded &l : loads_)
@@ -348,6 +355,7 @@ void Emitter::forward(loops::BufferId buffer, Expr index, Val v) {
 
 void Emitter::store(const loops::Store &s, Val value, Val mask) {
   Expr e = simplified(s.index);
+  mask = accessMask(e, mask);
   bool inMemory = k.buffers.count(s.buffer) > 0;
   if (s.mode == loops::StoreMode::Set && !mask)
     forward(s.buffer, e, value);

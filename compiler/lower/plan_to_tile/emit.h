@@ -143,6 +143,8 @@ private:
   Val floatDivision(loops::OpKind kind, Val a, Val d, DType t);
   Val random(loops::OpKind kind, Val seed, Val offset, Val word);
   Val pointer(loops::BufferId buffer, Expr index);
+  /// The mask of an access at this index: where a checked index stands for an element of a dimension that is empty, there is none to access.
+  Val accessMask(Expr index, Val mask);
   /// Whether each element of the kernel's space has an element of its own at this index.
   bool spansSpace(Expr index) const;
   void update(const loops::Store &s, Val value, Val mask);
@@ -153,6 +155,8 @@ private:
     Val value;
   };
   std::vector<Loaded> loads_;
+  /// By the symbol of a checked index of a dimension that may be empty: whether it has elements.
+  std::map<Symbol, Val> someElement_;
   std::unordered_map<Expr, Val> indexMemo_;
   /// Masks made from others, by those.
   std::map<std::pair<const void *, const void *>, Val> ands_;

@@ -177,9 +177,11 @@ Val Emitter::value(const loops::Body &body, loops::ValueIdx i, std::vector<Val> 
       if (applies) ok = binary("arith.ori", inside, binary("arith.xori", applies, constant(DType::Bool, 0, 1)));
       tb::assertOp(k.b, k.loc, ok.v, "index out of range in " + k.kernel.name);
     }
-    // Memory safety does not rest on the assertion: an index out of range reads element 0.
+    // Memory safety does not rest on the assertion: an index out of range reads element 0, and nothing where there is none.
     if (op.check || !masks.empty()) v = select(inside, v, intConst(0));
     Interval range = facts.rangeOf(op.bound);
+    someElement_.erase(op.symbol);
+    if (op.check && range.lo <= 0) someElement_[op.symbol] = condition(lt(0, op.bound));
     facts.setRange(op.symbol, {0, range.hi == INT64_MAX ? INT64_MAX : range.hi - 1});
     facts.setIndex(op.symbol, op.bound);
     env[op.symbol] = v;
