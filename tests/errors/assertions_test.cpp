@@ -146,6 +146,28 @@ TEST_F(NamedElements, AnEmptyTensorHasNone) {
   EXPECT_EQ(run(4), NESO_OK) << neso_error_text();
 }
 
+/// Attention over q [b, 4, 2, 8], k and v, whose batches and lengths the export names apart.
+class OpenBatches : public DataSizes {
+protected:
+  void SetUp() override { load("open_batches", "fused_attention"); }
+  neso_status run(int64_t queries, int64_t keys, int64_t values, int64_t keyLength = 3, int64_t valueLength = 3) {
+    std::vector<float> data(static_cast<size_t>(4 * 8 * 8 * 8));
+    const int64_t sizes[3][4] = {{queries, 4, 2, 8}, {keys, 4, keyLength, 8}, {values, 4, valueLength, 8}};
+    neso_tensor in[3] = {};
+    for (size_t k = 0; k < 3; ++k) in[k].data = data.data(), in[k].dtype = NESO_F32, in[k].rank = 4, in[k].sizes = sizes[k];
+    return neso_run(context_, in, 3, out_, 1);
+  }
+};
+
+TEST_F(OpenBatches, OperandsOfOtherSizesAreRefused) {
+  EXPECT_EQ(run(2, 2, 2), NESO_OK) << neso_error_text();
+  EXPECT_EQ(run(4, 2, 2), NESO_GUARD_FAILED);
+  EXPECT_EQ(run(2, 4, 2), NESO_GUARD_FAILED);
+  EXPECT_EQ(run(2, 2, 4), NESO_GUARD_FAILED);
+  EXPECT_EQ(run(2, 2, 2, 5, 3), NESO_GUARD_FAILED);
+  EXPECT_EQ(run(4, 4, 4, 5, 5), NESO_OK) << neso_error_text();
+}
+
 /// A model of tests/goldens/ops/places, of x [7, 2] and a number that points into it.
 class Places : public DataSizes {
 protected:

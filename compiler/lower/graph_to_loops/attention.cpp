@@ -197,9 +197,25 @@ static Tensor inKernelsRows(const Tensor &sums, Expr rows, const Sizes &sizes) {
   return more.back().isConst(0) ? flat : pad(flat, none, more, HUGE_VAL);
 }
 
+/// Sizes that the operands must have in common. Exports of operators that are private ask nothing of them.
+static void demandCommonSizes(OpCall &o, const Tensor &q, const Tensor &k, const Tensor &v) {
+  auto same = [&](Expr a, Expr b, const char *what) {
+    if (!a.isConst(1) && !b.isConst(1)) o.ctx.demand(eq(a, b), fmt::format("{}: {}", o.node.target, what));
+  };
+  same(q.size(-1), k.size(-1), "a query has as many elements as a key");
+  same(k.size(-2), v.size(-2), "there are as many keys as values");
+  if (q.rank() != k.rank() || k.rank() != v.rank()) return;
+  for (int64_t d = 0; d + 2 < k.rank(); ++d) {
+    const bool heads = d + 3 == k.rank();
+    same(k.size(d), v.size(d), "keys and values have as many heads and batches");
+    if (!heads) same(q.size(d), k.size(d), "queries and keys have as many batches");
+  }
+}
+
 static Tensors attentionOp(OpCall &o) {
   Tensor q = o.t("query"), k = o.t("key"), v = o.t("value"),
          mask = o.has("attn_mask") ? o.opt("attn_mask") : o.opt("attn_bias");
+  demandCommonSizes(o, q, k, v);
   bool causal = o.flag("is_causal");
   const double dropped = o.number("dropout_p", 0);
   if (dropped > 0 && o.has("dropout_mask")) return o.fail("a mask of what is dropped is not supported");

@@ -58,13 +58,14 @@ void updateProduct(Emitter &e, DType dtype, loops::BufferId buffer, Val at, Val 
   const Type word = computeTypeOf(b.getContext(), words), element = computeTypeOf(b.getContext(), dtype);
   const unsigned vary = at.vary;
   at = asWords(e, at, word);
-  // Swaps know no mask: where nothing is to be done, a word is swapped with itself.
+  // Swaps know no mask: where nothing is to be done, a word is swapped with itself. There is one if some lane is to be updated, and nothing happens
+  // before that is known: what memory holds is found out by the first swap.
   const Val anywhere = asWords(e, {e.k.buffers.at(buffer)}, word);
   if (mask) at = {e.select(mask, at, e.widen(anywhere, vary)).v, vary};
   auto shaped = [&](Type type) { return likeOf(at.v, type); };
   const Type type = shaped(word), flag = shaped(b.getI1Type());
   const Val pending = e.widen(mask ? mask : e.constant(DType::Bool, 0, 1), vary);
-  const Value first = tb::load(b, loc, at.v, Value(), Value());
+  const Value first = e.widen(e.constant(words, 0, 0), vary).v;
   auto loop = scf::WhileOp::create(b, loc, TypeRange{type, flag}, ValueRange{first, pending.v});
   OpBuilder::InsertionGuard guard(b);
   const SmallVector<Location> locs(2, loc);
