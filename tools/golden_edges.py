@@ -276,6 +276,7 @@ def fused_attention():
     return [
         c("result_alone", lambda q, k, v: op(q, k, v)[0], q, q, q), c("fewer_key_heads", lambda q, k, v: op(q, k, v)[0], q, k, k),
         c("one_query_head", F.scaled_dot_product_attention, "f32 2x1x9x8", k, k),
+        c("heads_of_keys_and_values", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True), q, k, "f32 2x1x7x8"),
         # The export names the batch of each operand by a symbol of its own, and asks nothing.
         c("open_batches", lambda q, k, v: op(q, k, v)[0], q, q, q, more=[["f32 3x4x5x8", "f32 3x4x7x8", "f32 3x4x7x8"]], dynamic=({0: torch.export.Dim.AUTO, 2: torch.export.Dim.AUTO},) * 3),
     ]

@@ -206,9 +206,10 @@ static void demandCommonSizes(OpCall &o, const Tensor &q, const Tensor &k, const
   same(k.size(-2), v.size(-2), "there are as many keys as values");
   if (q.rank() != k.rank() || k.rank() != v.rank()) return;
   for (int64_t d = 0; d + 2 < k.rank(); ++d) {
-    const bool heads = d + 3 == k.rank();
-    same(k.size(d), v.size(d), "keys and values have as many heads and batches");
-    if (!heads) same(q.size(d), k.size(d), "queries and keys have as many batches");
+    // Keys and values may each serve several heads of queries.
+    if (d + 3 == k.rank()) continue;
+    same(q.size(d), k.size(d), "queries and keys have as many batches");
+    same(k.size(d), v.size(d), "keys and values have as many batches");
   }
 }
 
