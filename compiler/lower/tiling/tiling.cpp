@@ -54,7 +54,7 @@ public:
   Chooser(plan::Plan &plan, const TileTarget &target) : plan_(plan), target_(target), users_(plan) {}
 
   Tilings run() {
-    const size_t launched = plan_.kernels.size();
+    const size_t launched = launched_ = plan_.kernels.size();
     chosen_.resize(launched);
     std::vector<bool> isPart(launched);
     for (const plan::Kernel &kernel : plan_.kernels)
@@ -114,7 +114,9 @@ private:
     const bool known = std::all_of(kernel.xRanges.begin(), kernel.xRanges.end(), isKnown) && std::all_of(kernel.rRanges.begin(), kernel.rRanges.end(), isKnown);
     const auto *scan = kernel.nodes[0].as<loops::ScanSpec>();
     const bool loops = kernel.kind == Node::Kind::Pointwise || kernel.kind == Node::Kind::Reduction || kernel.kind == Node::Kind::Scan;
-    if (!tiling.target.threadBlocks || !loops || known || kernel.serial || (scan && scan->lookBack)) return false;
+    // What remains of a product that a library computes runs behind it, without a step.
+    const bool hasStep = kernel.id.index() < launched_;
+    if (!tiling.target.threadBlocks || !loops || known || !hasStep || kernel.serial || (scan && scan->lookBack)) return false;
     plan::Kernel tried = kernel;
     dropEmptyReductions(tried);
     std::vector<LengthClass> classes = lengthClasses(plan_, kernel, loop(tried, tiling.target), tiling.target);
@@ -259,6 +261,7 @@ private:
   plan::Plan &plan_;
   const TileTarget &target_;
   const plan::Users users_;
+  size_t launched_ = 0;      // kernels of the schedule; those behind them come from choices
   std::vector<bool> chosen_; // by kernel: its tiling is
   /// Products whose blocks were chosen with those of another, and for what target.
   struct Ready {

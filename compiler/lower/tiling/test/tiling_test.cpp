@@ -842,5 +842,32 @@ TEST(Tiling, AKernelOfUnknownLengthsIsThereForEachClass) {
   for (const KernelTiling &tiling : chooseTilings(forThreads, TileTarget())) EXPECT_FALSE(tiling.when.valid());
 }
 
+/// What remains of a product that a library computes has no step, and so is there once.
+TEST(Tiling, WhatALibraryLeavesIsThereOnce) {
+  Maker m;
+  const Symbol columns = Symbol::size("s0");
+  m.p.facts.setRange(columns, {2, INT64_MAX}), m.p.facts.setHint(columns, 2048);
+  const DType t = DType::BF16;
+  const BufferId x = m.input("x", 512 * 1024, t), w = m.input("w", Expr(1024) * columns, t), sum = addTemp(m.p, "sum", t, Expr(512) * columns), y = addTemp(m.p, "y", t, Expr(512) * columns);
+  const Expr at = i(0) * columns + i(1);
+  ContractionSpec c;
+  c.lhs = appendLoad(c.body, x, t, i(0) * 1024 + r(0)), c.rhs = appendLoad(c.body, w, t, r(0) * columns + i(1));
+  c.accType = DType::F32;
+  append(c.epilogue, OpKind::Constant, DType::F32);
+  c.stores = {{sum, at, append(c.epilogue, OpKind::Cast, t, 0)}};
+  m.node({512, columns}, {1024}, std::move(c));
+  PointwiseSpec after;
+  const ValueIdx v = appendLoad(after.body, sum, t, at);
+  after.stores = {{y, at, append(after.body, OpKind::Neg, t, v)}};
+  m.node({512, columns}, {}, std::move(after)), m.output(y);
+  TileTarget target;
+  target.threadBlocks = true, target.processors = 132, target.library = TileTarget::Library::Always, target.packWeights = false;
+  plan::Plan plan = m.plan();
+  const Tilings tilings = chooseTilings(plan, target);
+  EXPECT_TRUE(plan.kernels[0].product && plan.kernels[0].product->rest.valid()) << print(plan);
+  EXPECT_EQ(plan.kernels.size(), 2u) << print(plan);
+  EXPECT_TRUE(plan::verify(plan, plan::Form::Scheduled)) << print(plan);
+}
+
 } // namespace
 } // namespace neso
