@@ -63,6 +63,7 @@ private:
   neso_status load_scalar(const fbs::LoadScalar *row);
   neso_status notify(const step &s, int32_t subplan, int64_t index, bool after);
   neso_status wait_for_step(const step &s);
+  bool launches_nothing(const step &s) const;
   neso_status walk_watched(const step &s, int32_t subplan, int64_t index);
   // product.cpp
   neso_status multiply(const step &s, bool *out_done);

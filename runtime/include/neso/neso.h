@@ -375,7 +375,7 @@ typedef struct neso_context_options {
   void *(*allocate)(void *user, size_t bytes);
   void (*release)(void *user, void *memory, size_t bytes);
   void *allocator_user;
-  /* Called around each step; a non-zero return ends the run with NESO_CANCELLED. NULL: no cost. */
+  /* Called around each step that has something to do, a launch some programs; a non-zero return ends the run with NESO_CANCELLED. NULL: no cost. */
   int (*on_step)(void *user, const neso_step_event *event);
   void *on_step_user;
   /* What kernels print (tl.device_print); NULL: stderr. One line, without newline. May be called from several threads.
