@@ -152,7 +152,7 @@ public:
       for (auto &[name, want] : expected_)
         if (name.rfind("buffer.", 0) == 0) buffers_.push_back(name.substr(7));
       if (error = execute(); !error.empty()) return which + error;
-      if (error = differenceOfSteps(steps_, machine_.steps); !error.empty()) return which + error;
+      if (error = differenceOfSteps(steps_, machine_.steps, true); !error.empty()) return which + error;
       if (error = compareAll(call); !error.empty()) return which + error;
     }
     return run_.calls.size() > 1 || !machine_.keepsContexts() ? "" : repeat();

@@ -197,10 +197,10 @@ static Tensor inKernelsRows(const Tensor &sums, Expr rows, const Sizes &sizes) {
   return more.back().isConst(0) ? flat : pad(flat, none, more, HUGE_VAL);
 }
 
-/// Sizes that the operands must have in common. Exports of operators that are private ask nothing of them.
+/// Sizes that the operands must have in common.
 static void demandCommonSizes(OpCall &o, const Tensor &q, const Tensor &k, const Tensor &v) {
   auto same = [&](Expr a, Expr b, const char *what) {
-    if (!a.isConst(1) && !b.isConst(1)) o.ctx.demand(eq(a, b), fmt::format("{}: {}", o.node.target, what));
+    if (!a.isConst(1) && !b.isConst(1)) o.mustAgree(a, b, what);
   };
   same(q.size(-1), k.size(-1), "a query has as many elements as a key");
   same(k.size(-2), v.size(-2), "there are as many keys as values");

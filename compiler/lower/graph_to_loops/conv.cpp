@@ -406,6 +406,16 @@ static Tensors convBackward(OpCall &o) {
   c.stride = spread(o.exprs("stride"), spatial, 1), c.padding = spread(o.exprs("padding"), spatial, 0);
   c.dilation = spread(o.exprs("dilation"), spatial, 1), c.groups = o.expr("groups", 1);
   const bool transposed = o.flag("transposed");
+  o.mustAgree(grad.size(0), x.size(0), "'grad_output' and 'input' have one batch");
+  o.mustAgree((transposed ? x : grad).size(1), w.size(0), "'weight' has the channels of 'input' and 'grad_output'");
+  o.mustAgree((transposed ? grad : x).size(1), w.size(1) * c.groups, "'weight' has the channels of 'input' and 'grad_output'");
+  const std::vector<Expr> added = spread(o.exprs("output_padding"), spatial, 0);
+  for (size_t d = 0; d < spatial; ++d) {
+    const int64_t at = static_cast<int64_t>(d) + 2;
+    const Expr window = c.dilation[d] * (w.size(at) - 1) + 1, around = c.padding[d] * 2;
+    const Expr result = transposed ? (x.size(at) - 1) * c.stride[d] - around + window + added[d] : floorDiv(x.size(at) + around - window, c.stride[d]) + 1;
+    o.mustAgree(grad.size(at), result, "'grad_output' is as large as the convolution's result");
+  }
   Tensors out(3);
   const std::vector<bool> *asked = o.node.arg("output_mask") ? std::get_if<std::vector<bool>>(o.node.arg("output_mask")) : nullptr;
   if (!asked || asked->size() != 3) return o.fail("output_mask is no list of three");

@@ -429,6 +429,7 @@ static Tensors indexAddOp(OpCall &o) {
   index.reused();
   Sizes ranges = x.sizes();
   ranges[d] = index.sizes()[0];
+  for (size_t k = 0; !fill && k < ranges.size() && src.rank() == x.rank(); ++k) o.mustAgree(src.sizes()[k], ranges[k], "'source' has a slice for each index, as large as those of 'self'");
   if (fill)
     src = broadcastTo(reshape(src, {}), ranges);
   else
@@ -837,6 +838,7 @@ static void addEmbeddings(OpTable &t) {
     Tensor g = o.t("grad_output"), index = o.t("indices");
     int64_t padding = o.integer("padding_idx", -1);
     Expr n = index.numel(), width = g.size(-1);
+    o.mustAgree(g.numel(), n * width, "'grad_output' has a row for each index");
     Tensor src = reshape(g, {n, width}), at = flatten(index);
     if (o.flag("scale_grad_by_freq")) src = cast(div(src, unsqueeze(indexSelect(timesNamed(o, at, o.out().sizes[0]), 0, at), 1)), g.dtype());
     if (padding >= 0) {

@@ -100,6 +100,8 @@ public:
 
   /// Refuses the call; the reason completes "cannot compile OP: ...".
   Tensors fail(std::string why);
+  /// Sizes of operands that must be equal, which exports do not ask of operators that are mostly written by PyTorch itself; `what` says so.
+  void mustAgree(Expr a, Expr b, std::string_view what) { ctx.demand(eq(a, b), fmt::format("{}: {}", node.target, what)); }
   bool failed() const { return failed_; }
   const std::string &reason() const { return reason_; }
 
