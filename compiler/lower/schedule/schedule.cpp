@@ -13,6 +13,7 @@
 #include "lower/schedule/access.h"
 #include "lower/schedule/attach.h"
 #include "lower/schedule/fuse.h"
+#include "lower/schedule/inside.h"
 #include "lower/schedule/memory.h"
 #include "lower/schedule/repeats.h"
 #include "lower/schedule/siblings.h"
@@ -291,6 +292,7 @@ private:
 Result<plan::Plan> schedule(Program program, const ScheduleOptions &options) {
   Working stage("schedule");
   DeadNodes(program).drop();
+  assertInside(program);
   Tests(program).moveOut();
   Remarks remarks = shareRepeats(program, options.split.machine);
   // Products are as large as they will be before anybody asks how large they are.
