@@ -50,7 +50,14 @@ Trend trendOf(Expr e, Symbol x, const Facts &facts) {
 class Net {
 public:
   explicit Net(Program &program) : program_(program) {}
-  void run() { block(program_.nodes, 1); }
+  void run() {
+    block(program_.nodes, 1);
+    for (const ProgramOutput &o : program_.outputs) {
+      if (o.kind != ProgramOutput::Kind::Tensor) continue;
+      tensor(o, o.buffer, o.strides, o.offset, "read");
+      if (o.writeBackTo.valid() && o.writeBackTo != o.buffer) tensor(o, o.writeBackTo, o.writeBackStrides, o.writeBackOffset, "write");
+    }
+  }
 
 private:
   /// path: what holds where the block runs.
@@ -89,12 +96,10 @@ private:
       if (!b.elements.valid() || std::any_of(points.begin(), points.end(), [](const auto &p) { return !p.second.valid(); })) return;
       if (isFixed(a.index, b.elements, points)) return;
       if (!facts) {
-        facts = program_.facts;
-        for (const auto &[symbol, size] : points) {
-          facts->setIndex(symbol, size);
-          // Nothing is read where a loop has no points.
-          if (const Interval range = facts->rangeOf(size); range.lo < 1 && range.hi > 0) facts->assume(size, {1, range.hi}, 1);
-        }
+        std::vector<Expr> sizes;
+        for (const auto &[symbol, size] : points) sizes.push_back(size);
+        facts = factsWhereSome(sizes);
+        for (const auto &[symbol, size] : points) facts->setIndex(symbol, size);
       }
       access(n, a, isComplex(b.dtype) ? b.elements * 2 : b.elements, points, *facts, path);
     });
@@ -110,18 +115,47 @@ private:
   void access(const Node &n, const Access &a, Expr elements, const Points &points, const Facts &facts, Expr path) {
     const std::optional<Expr> first = extreme(a.index, points, facts, Trend::Falls), last = extreme(a.index, points, facts, Trend::Rises);
     if (!first || !last) return;
-    Expr inside = 1;
-    if (facts.rangeOf(*first).lo < 0) inside = le(0, *first);
-    if (facts.rangeOf(facts.simplify(*last) - facts.simplify(elements)).hi >= 0) inside = logicalAnd(inside, lt(*last, elements));
-    if (inside.isConst(1)) return;
-    Expr none = 0;
+    Expr none = logicalNot(path);
     for (const auto &[symbol, size] : points) none = logicalOr(none, le(size, 0));
-    const Expr holds = program_.facts.simplify(logicalOr(logicalOr(logicalNot(path), none), inside));
+    const SourceLoc *loc = n.origins.empty() || n.origins[0].loc.file.empty() ? nullptr : &n.origins[0].loc;
+    require(*first, *last, elements, none, facts,
+            fmt::format("'{}' would {} elements beyond '{}'", n.name, a.writes() ? "write" : "read", program_.buffer(a.buffer).name),
+            loc ? fmt::format(" ({}:{})", loc->file, loc->line) : "");
+  }
+
+  /// A result, or where it is written back.
+  void tensor(const ProgramOutput &o, BufferId buffer, const std::vector<Expr> &strides, Expr offset, const char *does) {
+    const Buffer &b = program_.buffer(buffer);
+    Expr first = offset, last = offset, none = 0;
+    for (size_t d = 0; d < o.sizes.size(); ++d) {
+      const Interval step = program_.facts.rangeOf(strides[d]);
+      if (step.lo < 0 && step.hi > 0) return;
+      Expr &end = step.lo >= 0 ? last : first;
+      end = end + (o.sizes[d] - 1) * strides[d], none = logicalOr(none, le(o.sizes[d], 0));
+    }
+    // Sizes and strides of complex tensors count in pairs, buffers of their parts in parts.
+    if (isComplex(o.dtype) && !isComplex(b.dtype)) first = first * 2, last = last * 2 + 1;
+    require(first, last, b.elements, none, factsWhereSome(o.sizes), fmt::format("a result would {} elements beyond '{}'", does, b.name), "");
+  }
+
+  /// Elements from `first` to `last` are there, or `none` holds.
+  void require(Expr first, Expr last, Expr elements, Expr none, const Facts &facts, const std::string &what, const std::string &where) {
+    Expr inside = 1;
+    if (facts.rangeOf(first).lo < 0) inside = le(0, first);
+    if (facts.rangeOf(facts.simplify(last) - facts.simplify(elements)).hi >= 0) inside = logicalAnd(inside, lt(last, elements));
+    if (inside.isConst(1)) return;
+    const Expr holds = program_.facts.simplify(logicalOr(none, inside));
     for (Symbol s : symbolsOf(holds))
       if (perTurn_.count(s)) return;
-    const SourceLoc *loc = n.origins.empty() || n.origins[0].loc.file.empty() ? nullptr : &n.origins[0].loc;
-    addAssertion(program_.assertions, {holds, fmt::format("'{}' would {} elements beyond '{}'{}{}", n.name, a.writes() ? "write" : "read", program_.buffer(a.buffer).name, valuesOf(holds),
-                                                          loc ? fmt::format(" ({}:{})", loc->file, loc->line) : "")});
+    addAssertion(program_.assertions, {holds, what + valuesOf(holds) + where});
+  }
+
+  /// What is known where a loop over these sizes has points, or a tensor of them elements.
+  Facts factsWhereSome(const std::vector<Expr> &sizes) const {
+    Facts facts = program_.facts;
+    for (Expr size : sizes)
+      if (const Interval range = facts.rangeOf(size); range.lo < 1 && range.hi > 0) facts.assume(size, {1, range.hi}, 1);
+    return facts;
   }
 
   /// The index at the point where it is greatest (Rises) or least (Falls); nullopt where that cannot be told.

@@ -5,7 +5,8 @@
 // operator forgot to say, no access leaves its buffer.
 //
 // Of each access that happens at every point of its loops the least and the greatest element are known where the index rises or falls along each index. Where
-// Facts cannot tell that they lie inside, the program gets an assertion that they do, unless the loops have no points. A region's condition is part of it.
+// Facts cannot tell that they lie inside, the program gets an assertion that they do, unless the loops have no points. A region's condition is part of it. So for
+// results, and where they are written back. What a mask keeps in is not asked about, nor what depends on what a turn of a loop reads.
 #pragma once
 #include "ir/loops/loops.h"
 

@@ -116,5 +116,18 @@ TEST(Inside, OfABranchOnlyWhereItIsTaken) {
   EXPECT_EQ(evaluate(c, {{Symbol::size("s0"), 3}, {Symbol::size("s1"), 3}, {Symbol::size("c0"), 1}}), 1);
 }
 
+TEST(Inside, ResultsAndWhereTheyAreWrittenBack) {
+  const std::string copies = "  node n0 pointwise ranges [s0, 4]  # sum\n"
+                             "    %0 = load x[4*i0 + i1] : f32\n"
+                             "    store y[4*i0 + i1] = %0\n";
+  Program p = withNodes(copies);
+  p.outputs[0].writeBackTo = p.buffers[1].id, p.outputs[0].writeBackStrides = {4, 1}, p.buffers[1].mutated = true;
+  p.outputs.push_back(p.outputs[0]);
+  p.outputs[1] = {.buffer = p.buffers[0].id, .sizes = {s1, 4}, .strides = {4, 1}};
+  assertInside(p);
+  EXPECT_EQ(conditions(p), (std::vector<Expr>{logicalOr(le(s0, 0), lt(4 * s0 - 1, 4 * s1)), logicalOr(le(s1, 0), lt(4 * s1 - 1, 4 * s0))}));
+  EXPECT_EQ(p.assertions[0].message, "a result would write elements beyond 'w' with s0 = {s0}, s1 = {s1}");
+}
+
 } // namespace
 } // namespace neso::schedule::test
