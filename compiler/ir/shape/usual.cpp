@@ -31,6 +31,12 @@ int64_t usualSize(Expr e, const Facts &facts) {
       e, [&](Symbol s) { return usualSize(s, facts); }, kUsualSize);
 }
 
+int64_t roomySize(Expr e, const Facts &facts) {
+  constexpr int64_t kMany = 2048;
+  const int64_t usual = usualSize(e, facts);
+  return e.isConst() ? usual : std::max(usual, std::min(kMany, facts.rangeOf(e).hi));
+}
+
 int64_t valueAt(Expr e, const Facts &facts, int64_t size) {
   return evaluateAt(
       e, [&](Symbol s) { return inRange(size, facts.range(s), 1); }, size);

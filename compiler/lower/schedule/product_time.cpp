@@ -62,6 +62,8 @@ ProductShape shapeOf(const Node &n, const ContractionSpec &c, const Facts &facts
   for (size_t d = 0; d < n.ranges.size(); ++d) {
     bool inLeft = left.count(Symbol::index(d)), inRight = right.count(Symbol::index(d));
     (inLeft == inRight ? s.batch : inLeft ? s.m : s.n) *= usualSize(n.ranges[d], facts);
+    Expr &size = inLeft == inRight ? s.matrices : inLeft ? s.rows : s.columns;
+    size = size * n.ranges[d];
   }
   for (Expr e : n.reduceRanges) s.k *= usualSize(e, facts);
   s.matrix = n.reduceRanges.size() == 1;

@@ -8,6 +8,7 @@ namespace neso::schedule {
 
 struct ProductShape {
   int64_t batch = 1, m = 1, n = 1, k = 1; // at usual sizes
+  Expr matrices = 1, rows = 1, columns = 1; // batch, m and n as they are
   int64_t itemBytes = 4;                  // of the larger operand's element
   bool matrix = false;                    // k is one dim, as in a product of matrices; convolutions have several
   bool summedBehind = false;              // the kernel that reads the result reads it as a row's: it can add parts up on the way

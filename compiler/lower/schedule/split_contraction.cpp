@@ -6,6 +6,7 @@
 #include "ir/loops/access.h"
 #include "ir/loops/build.h"
 #include "ir/loops/four_bits.h"
+#include "ir/shape/usual.h"
 #include "lower/schedule/product_time.h"
 #include "lower/schedule/split.h"
 #include "lower/schedule/users.h"
@@ -53,15 +54,21 @@ constexpr int64_t kStep = 64, kLeastUnknown = 1024, kMostParts = 128;
 /// Rows and columns of a block, and elements of all parts of the result, at most.
 constexpr int64_t kBlock = 128, kMostPartial = int64_t(1) << 24;
 
-int64_t partsOfUnknown(const ProductShape &s, int64_t mostResults, int64_t processors) {
-  auto blocks = [](int64_t n) { return (n + kBlock - 1) / kBlock; };
-  const int64_t programs = s.batch * blocks(s.m) * blocks(s.n);
-  const int64_t parts = std::min({processors / std::max<int64_t>(programs, 1), s.k / kLeastUnknown, kMostParts, kMostPartial / std::max<int64_t>(mostResults, 1)});
-  return std::max<int64_t>(parts, 1);
+/// As many as the run's sizes ask for, where a long k would be worth any: what is exported with a short one may get a long one. One part costs a launch more, and
+/// the result written twice.
+Expr partsOfUnknown(const ProductShape &s, Expr length, const Facts &facts, int64_t processors) {
+  constexpr int64_t kLong = int64_t(1) << 16;
+  auto parts = [&](Expr programs, Expr k, Expr results) {
+    return max(1, min(min(floorDiv(processors, max(programs, 1)), kMostParts), min(floorDiv(k, kLeastUnknown), floorDiv(kMostPartial, max(results, 1)))));
+  };
+  const Expr results = s.matrices * s.rows * s.columns, programs = s.matrices * ceilDiv(s.rows, kBlock) * ceilDiv(s.columns, kBlock);
+  const int64_t likely = std::min(facts.rangeOf(length).hi, std::max(s.k, kLong));
+  if (parts(usualSize(programs, facts), likely, usualSize(results, facts)).isConst(1)) return 1;
+  return parts(programs, length, results);
 }
 
 /// The same for a k that only the run knows.
-void cutUnknown(Node &n, int64_t parts) {
+void cutUnknown(Node &n, Expr parts) {
   const Expr length = n.reduceRanges[0], step = ceilDiv(length, parts * kStep) * kStep, position = Expr(Symbol::index(n.ranges.size())) * step + Symbol::inner(0);
   mapExprs(n, [&](Expr e) { return substitute(e, {{Symbol::inner(0), position}}); });
   auto &product = n.get<ContractionSpec>();
@@ -72,7 +79,7 @@ void cutUnknown(Node &n, int64_t parts) {
     const ValueIdx zero = append(product.body, Op{OpKind::Constant, op.dtype});
     *operand = append(product.body, OpKind::Where, op.dtype, inside, *operand, zero);
   }
-  n.ranges.push_back(Expr(parts));
+  n.ranges.push_back(parts);
   n.reduceRanges = {step};
 }
 
@@ -82,16 +89,16 @@ public:
       : program_(program), rule_(rule), nextId_(freeNodeId(program).value) {}
 
   void run() {
-    std::vector<int64_t> parts;
+    std::vector<Expr> parts;
     const Users users(program_);
     for (const Node &n : program_.nodes) {
       const auto *product = n.as<ContractionSpec>();
-      parts.push_back(product ? partsOf(n, *product, users) : 1);
+      parts.push_back(product ? partsOf(n, *product, users) : Expr(1));
     }
     std::vector<Node> nodes;
     for (size_t i = 0; i < parts.size(); ++i) {
       Node &n = program_.nodes[i];
-      if (parts[i] == 1)
+      if (parts[i].isConst(1))
         nodes.push_back(std::move(n));
       else
         applied(Rule::SplitContraction), split(std::move(n), parts[i], nodes);
@@ -121,16 +128,18 @@ private:
     return false;
   }
 
-  int64_t partsOf(const Node &n, const ContractionSpec &c, const Users &users) const {
+  Expr partsOf(const Node &n, const ContractionSpec &c, const Users &users) const {
     if (c.accType != DType::F32 || n.reduceRanges.empty()) return 1;
     ProductShape s = shapeOf(n, c, program_.facts);
     // A vector times a matrix is a reduction.
     if (s.m < 16 || s.n < 16) return 1;
-    if (rule_.unknownLengths && n.reduceRanges.size() == 1 && !n.reduceRanges[0].isConst()) return partsOfUnknown(s, program_.facts.rangeOf(product(n.ranges)).hi, rule_.machine.processors);
+    if (rule_.unknownLengths && n.reduceRanges.size() == 1 && !n.reduceRanges[0].isConst())
+      return partsOfUnknown(s, n.reduceRanges[0], program_.facts, rule_.machine.processors);
     for (Expr e : n.reduceRanges)
       if (!e.isConst() || e.constValue() <= 0) return 1;
     // Its warps cut k themselves.
     if (s.m <= kRowsOfFourBits && usesFourBits(c.body, c.rhs)) return 1;
+    s.m = roomySize(s.rows, program_.facts), s.n = roomySize(s.columns, program_.facts);
     s.summedBehind = isSummedBehind(c.stores, users);
     return bestParts(s, n.reduceRanges.back().constValue(), rule_.machine);
   }
@@ -143,24 +152,24 @@ private:
   }
 
   /// n → products of the parts, and the epilogue of their sum, for fusion to join with what is behind.
-  void split(Node n, int64_t parts, std::vector<Node> &nodes) {
+  void split(Node n, Expr parts, std::vector<Node> &nodes) {
     const Expr total = product(n.ranges), row = rowMajorIndex(n.ranges);
-    const BufferId partial = addTemp(program_, n.name + "_parts", DType::F32, total * Expr(parts));
+    const BufferId partial = addTemp(program_, n.name + "_parts", DType::F32, total * parts);
     auto &product = n.get<ContractionSpec>();
     Node after = like(n, "_epilogue");
     Body sum;
     auto part = [&](Body &body, Expr p) { return appendLoad(body, partial, DType::F32, p * total + row); };
     std::optional<Node> fold;
-    if (parts <= kUnrolledParts) {
+    if (const int64_t few = parts.asConst().value_or(INT64_MAX); few <= kUnrolledParts) {
       ValueIdx value = part(sum, 0);
-      for (int64_t p = 1; p < parts; ++p) {
+      for (int64_t p = 1; p < few; ++p) {
         const ValueIdx next = part(sum, p);
         value = append(sum, OpKind::Add, DType::F32, value, next);
       }
     } else {
       const BufferId summed = addTemp(program_, n.name + "_sum", DType::F32, total);
       fold = like(n, "_sum");
-      fold->reduceRanges = {Expr(parts)};
+      fold->reduceRanges = {parts};
       auto &spec = fold->spec.emplace<ReductionSpec>();
       Reduction reduction;
       reduction.kind = ReduceKind::Sum, reduction.dtype = DType::F32;
@@ -171,7 +180,7 @@ private:
     }
     after.spec = epilogueOf(product, std::move(sum));
 
-    n.reduceRanges[0].isConst() ? cut(n, parts) : cutUnknown(n, parts);
+    n.reduceRanges[0].isConst() ? cut(n, parts.constValue()) : cutUnknown(n, parts);
     n.name += "_parts";
     product.epilogue.ops.clear();
     append(product.epilogue, OpKind::Constant, DType::F32);

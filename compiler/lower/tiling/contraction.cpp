@@ -261,7 +261,7 @@ bool maySplit(const plan::Kernel &kernel, const TileTarget &target) {
 
 DotSizes sizesOf(const DotTiling &c, const plan::Kernel &kernel, const Facts &facts) {
   const auto &node = kernel.nodes[0].get<loops::ContractionSpec>();
-  return {usualSize(productOf(kernel.xRanges, c.batch), facts), usualSize(c.mSize, facts), usualSize(c.nSize, facts), usualSize(c.kSize, facts),
+  return {usualSize(productOf(kernel.xRanges, c.batch), facts), roomySize(c.mSize, facts), roomySize(c.nSize, facts), usualSize(c.kSize, facts),
           itemSize(node.body.ops[static_cast<size_t>(node.lhs)].dtype), c.split, lies(node.body, node.lhs) && lies(node.body, node.rhs),
           hasLongEpilogue(kernel), isFloat8(node.body.ops[static_cast<size_t>(node.lhs)].dtype)};
 }

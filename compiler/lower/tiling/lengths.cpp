@@ -23,6 +23,27 @@ struct Axis {
   Spans spans; // the last without end
 };
 
+/// What `c` becomes by the length of one axis.
+std::vector<LengthClass> classesAlong(const Axis &axis, const LengthClass &c) {
+  std::vector<LengthClass> out;
+  const Interval all = c.facts.rangeOf(axis.length);
+  int64_t below = INT64_MIN;
+  for (const Span &span : axis.spans) {
+    const bool isLast = span.most >= all.hi || span.most == INT64_MAX;
+    const int64_t least = std::max(all.lo, below == INT64_MIN ? below : below + 1), most = std::min(all.hi, span.most);
+    if (least <= most) {
+      LengthClass one = c;
+      if (least > all.lo) one.when = logicalAnd(one.when, lt(Expr(below), axis.length));
+      if (!isLast) one.when = logicalAnd(one.when, le(axis.length, Expr(span.most))), one.name += "_to" + std::to_string(span.most);
+      one.facts.assume(axis.length, {least, most}, std::clamp(span.usual, least, most));
+      out.push_back(std::move(one));
+    }
+    if (isLast) break;
+    below = span.most;
+  }
+  return out;
+}
+
 /// Rows of up to so many elements: of a tile for eight times as many the rest is masked off, which costs as much as reading what there is.
 constexpr std::array<int64_t, 4> kRowClasses = {16, 128, 1024, 4096};
 /// Columns of one sector of memory, of a few, and steps along them that one program takes at once.
@@ -51,7 +72,11 @@ public:
           longer.push_back(std::move(c));
           continue;
         }
-        for (LengthClass &one : classesAlong(axis, c)) longer.push_back(std::move(one));
+        const size_t named = c.name.size();
+        for (LengthClass &one : classesAlong(axis, c)) {
+          if (one.name.size() > named) assumeManyRows(one.facts, axis.length);
+          longer.push_back(std::move(one));
+        }
       }
       out = std::move(longer);
     }
@@ -102,31 +127,6 @@ private:
   }
   bool hasFewLines() const { return facts_.rangeOf(lines()).hi <= kFewPrograms * target_.processors; }
 
-  /// What `c` becomes by the length of one axis.
-  std::vector<LengthClass> classesAlong(const Axis &axis, const LengthClass &c) const {
-    std::vector<LengthClass> out;
-    const Interval all = c.facts.rangeOf(axis.length);
-    int64_t below = INT64_MIN;
-    for (const Span &span : axis.spans) {
-      const bool isLast = span.most >= all.hi || span.most == INT64_MAX;
-      const int64_t least = std::max(all.lo, below == INT64_MIN ? below : below + 1), most = std::min(all.hi, span.most);
-      if (least <= most) {
-        LengthClass one = c;
-        if (least > all.lo) one.when = logicalAnd(one.when, lt(Expr(below), axis.length));
-        if (!isLast) {
-          one.when = logicalAnd(one.when, le(axis.length, Expr(span.most)));
-          one.name += "_to" + std::to_string(span.most);
-          assumeManyRows(one.facts, axis.length);
-        }
-        one.facts.assume(axis.length, {least, most}, std::clamp(span.usual, least, most));
-        out.push_back(std::move(one));
-      }
-      if (isLast) break;
-      below = span.most;
-    }
-    return out;
-  }
-
   /// Many short rows are what costs; of a few any block is good.
   void assumeManyRows(Facts &facts, Expr length) const {
     const std::vector<Expr> &x = kernel_.xRanges;
@@ -144,6 +144,16 @@ private:
 };
 
 } // namespace
+
+std::vector<LengthClass> rowClasses(const plan::Plan &plan, Expr rows) {
+  if (rows.isConst()) return {};
+  // Rows of the highest block of a program, and of some blocks.
+  constexpr int64_t kFew = 64, kSome = 512;
+  const Facts &facts = plan.program.facts;
+  std::vector<LengthClass> out = classesAlong({rows, {{kFew, kFew}, {kSome, kSome}, {INT64_MAX, roomySize(rows, facts)}}}, {Expr(1), facts, ""});
+  if (out.size() < 2) out.clear();
+  return out;
+}
 
 std::vector<LengthClass> lengthClasses(const plan::Plan &plan, const plan::Kernel &kernel, const LoopTiling &usual, const TileTarget &target) {
   return Classifier(plan, kernel, usual, target).run();

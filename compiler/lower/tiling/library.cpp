@@ -165,7 +165,7 @@ std::optional<LibraryForm> libraryForm(const plan::Plan &plan, const plan::Kerne
   const double restBytes =
       form.rest ? static_cast<double>(usualSize(p.batch * p.m * p.n, facts) * 2 * itemSize(p.outType)) : 0;
   if (target.library == TileTarget::Library::Auto &&
-      !libraryPays(target, usualSize(p.batch, facts), usualSize(p.m, facts), usualSize(p.n, facts),
+      !libraryPays(target, usualSize(p.batch, facts), roomySize(p.m, facts), roomySize(p.n, facts),
                    usualSize(p.k, facts), itemSize(p.type), restBytes))
     return std::nullopt;
   return form;

@@ -97,8 +97,8 @@ private:
     if (kernel.kind == Node::Kind::Contraction) tiling.dot = contraction(kernel, tiling.target);
     kernel.serial |= needsOrder(plan_.program, kernel, target_);
     if (kernel.serial) applied(Rule::ProgramsInTurn);
-    if (tiling.dot || decidedByLength(kernel, tiling)) return;
-    walk(kernel, tiling);
+    if (tiling.dot) return blocksByRows(kernel, tiling);
+    if (!decidedByLength(kernel, tiling)) walk(kernel, tiling);
   }
 
   /// How the kernel's programs walk its space.
@@ -137,6 +137,34 @@ private:
     }
     within(classes.back(), kernel, tiling);
     return true;
+  }
+
+  /// Of a product of an open number of rows there is a kernel for each class of them, unless a library computes it, which is good at any number.
+  void blocksByRows(plan::Kernel &kernel, KernelTiling &tiling) {
+    const TileTarget &target = tiling.target;
+    const bool hasStep = kernel.id.index() < launched_, library = !forms_.empty() && forms_.back().first == kernel.id;
+    if (!target.threadBlocks || !hasStep || library || kernel.serial || tiling.dot->slices > 1) return;
+    std::vector<LengthClass> classes = rowClasses(plan_, tiling.dot->mSize);
+    std::vector<DotTiling> blocks;
+    auto alike = [](const DotTiling &a, const DotTiling &b) { return a.bm == b.bm && a.bn == b.bn && a.bk == b.bk && a.warps == b.warps && a.stages == b.stages; };
+    for (const LengthClass &c : classes) {
+      blocks.push_back(*tiling.dot);
+      chooseDotBlocks(blocks.back(), kernel, c.facts, target);
+    }
+    if (std::all_of(blocks.begin(), blocks.end(), [&](const DotTiling &b) { return alike(b, blocks[0]); })) return;
+    applied(Rule::LengthClasses);
+    for (size_t i = 0; i < classes.size(); ++i) {
+      auto decided = [&](KernelTiling &t) { t.dot = blocks[i], t.when = classes[i].when, t.facts = std::move(classes[i].facts); };
+      if (i + 1 == classes.size()) {
+        decided(tiling);
+        continue;
+      }
+      ForClass other{kernel.id, kernel, tiling};
+      other.kernel.name += classes[i].name;
+      giveOwnBuffers(other.kernel);
+      decided(other.tiling);
+      forClasses_.push_back(std::move(other));
+    }
   }
 
   /// What a kernel hands from node to node without memory is its own.
