@@ -197,6 +197,33 @@ def lengths_of_rows():
     ]
 
 
+def products_of_any_size():
+    """Products whose rows, columns and k are dynamic: few, some and many rows, a k that is cut in parts and one that is not. Operands are products, so that the files stay small."""
+    A = Dim.AUTO
+    three = {"dynamic": ({0: A}, {0: A}, {0: A})}
+
+    def of(name, function, example, more, kind="f32", **rest):
+        return c(name, function, *(f"{kind} {n}" for n in example), more=[[f"{kind} {n}" for n in s] for s in more], **{**three, **rest})
+
+    def sides(m, k, n):
+        return torch.sin(m[:, None] * 3 + k * k), torch.cos(k[:, None] * k[:, None] + n)
+
+    def product(m, k, n):
+        a, b = sides(m, k, n)
+        return (a @ b).sum(1), (a @ b).amax(0)
+
+    def tall(m, k, n):
+        a, b = sides(m, k, n)
+        return a.t().contiguous().t() @ b
+    odd = ((3, 40, 5), (70, 30, 9), (600, 20, 3), (64, 65, 17), (65, 5, 130), (2, 5000, 3), (40, 2100, 33))
+    return [
+        of("products", product, (8, 16, 12), odd), of("products_of_halves", product, (8, 16, 12), odd[:5], kind="bf16"), of("tall", tall, (8, 4100, 12), ((3, 9000, 2), (30, 7, 20), (5, 1024, 9), (130, 70, 3))),
+        c("layer", lambda m, x: F.relu(F.linear(x[:, None] * m.s, m.w, m.b)).amax(0), "f32 8", more=[["f32 2"], ["f32 64"], ["f32 65"], ["f32 513"], ["f32 700"]], dynamic=({0: A},), state={"s": "f32 48", "w": "f32 40x48", "b": "f32 40"}),
+        c("layer_of_halves", lambda m, x: F.linear(x[:, None] * m.s, m.w).amax(1), "f16 8", more=[["f16 2"], ["f16 65"], ["f16 700"]], dynamic=({0: A},), state={"s": "f16 64", "w": "f16 32x64"}),
+        of("batches", lambda m, k, n: torch.bmm(m[:, None, None] * torch.sin(k)[None, None] + torch.arange(3)[:, None] * 1.0, (torch.cos(k)[:, None] * n)[None].expand(m.shape[0], -1, -1)).sum(1), (8, 16, 12), ((2, 30, 5), (70, 9, 3), (3, 3000, 4))),
+    ]
+
+
 def windows_of_any_size():
     """Convolutions of images whose sizes are dynamic: of one element, narrower than a window and than a vector, with edges in every vector, longer than a block."""
     H, W = Dim("h", min=1, max=400), Dim("w", min=1, max=400)
@@ -407,4 +434,4 @@ def short_products():
 
 
 def groups():
-    return {f.__name__: f() for f in (any_length, lengths_of_rows, mirrored, bags, long_sorts, selections, searches, transforms, phases, sliding_windows, padded_chunks, windows_of_any_size, wide_products, columns, inverses, polynomials, side_by_side, row_updates, places_in_turn, folded, both_ways, of_joins, short_products)}
+    return {f.__name__: f() for f in (any_length, lengths_of_rows, products_of_any_size, mirrored, bags, long_sorts, selections, searches, transforms, phases, sliding_windows, padded_chunks, windows_of_any_size, wide_products, columns, inverses, polynomials, side_by_side, row_updates, places_in_turn, folded, both_ways, of_joins, short_products)}

@@ -374,6 +374,37 @@ TEST_F(UnknownLengths, OfProductsAreCutAlongK) {
   }
 }
 
+/// Exported with a short k and few rows and columns, run with a long one and with none of them few.
+TEST_F(UnknownLengths, OfProductsWhoseRowsAreUnknownTooAreCutAsTheRunAsks) {
+  m.input("k", k), m.input("m", rows), m.input("n", n);
+  m.p.facts.setHint(k, 64), m.p.facts.setHint(rows, 32), m.p.facts.setHint(n, 32);
+  const BufferId x = m.input("x", Expr(k) * rows), w = m.input("w", Expr(k) * n), y = m.temp("y", Expr(rows) * n);
+  ContractionSpec &c = m.node<ContractionSpec>({rows, n}, {k}, "product");
+  c.lhs = Maker::load(c.body, x, r(0) * rows + i(0)), c.rhs = Maker::load(c.body, w, r(0) * n + i(1));
+  c.stores = {Maker::store(y, i(0) * n + i(1), append(c.epilogue, OpKind::Constant, DType::F32))};
+  m.output(y);
+  const plan::Plan p = m.plan(options);
+  EXPECT_GE(p.kernels.size(), 2u) << print(p);
+  const Expr parts = p.kernels[0].xRanges.back();
+  auto partsAt = [&](int64_t length, int64_t height, int64_t width) { return *evaluate(parts, {{k, length}, {rows, height}, {n, width}}); };
+  EXPECT_GE(partsAt(1 << 20, 32, 32), 64);
+  EXPECT_EQ(partsAt(1 << 20, 4096, 4096), 1);
+  EXPECT_EQ(partsAt(512, 32, 32), 1);
+  for (auto [length, height, width] : {std::tuple<int64_t, int64_t, int64_t>{9000, 3, 5}, {1, 2, 2}, {2049, 40, 1}, {64, 7, 9}}) {
+    std::vector<float> a = numbers(length * height), b = numbers(length * width);
+    for (std::vector<float> *data : {&a, &b})
+      for (float &v : *data) v = static_cast<float>(static_cast<int64_t>(v) % 5);
+    auto sizes = [](int64_t count) { return std::vector<float>(static_cast<size_t>(count)); };
+    run(p, {sizes(length), sizes(height), sizes(width), a, b});
+    for (int64_t row : {int64_t{0}, height - 1})
+      for (int64_t column : {int64_t{0}, width - 1}) {
+        double want = 0;
+        for (int64_t at = 0; at < length; ++at) want += static_cast<double>(a[static_cast<size_t>(at * height + row)]) * static_cast<double>(b[static_cast<size_t>(at * width + column)]);
+        EXPECT_EQ(output<float>(0)[row * width + column], want) << length << " " << height << " " << width;
+      }
+  }
+}
+
 TEST_F(UnknownLengths, OfSortsAreMergedAsOftenAsTheyAsk) {
   const BufferId x = m.input("x", k), keys = m.temp("keys", k), places = m.temp("places", k);
   m.p.buffers[places.index()].dtype = DType::I64;

@@ -6,69 +6,25 @@
 
 #include <gtest/gtest.h>
 
-#include "ir/loops/build.h"
 #include "ir/plan/verify.h"
-#include "lower/schedule/schedule.h"
+#include "lower/tiling/test/maker.h"
 #include "lower/tiling/tiling.h"
 
 namespace neso {
 namespace {
 
-using namespace loops;
+using namespace test;
 using Kind = Node::Kind;
-
-Expr i(size_t d) { return Symbol::index(d); }
-Expr r(size_t d) { return Symbol::inner(d); }
 
 constexpr int64_t kM = 8, kK = 70, kN = 100;
 
-struct Maker {
-  Program p;
-
-  BufferId input(const char *name, Expr elements, DType t = DType::F32) {
-    const BufferId b = addTemp(p, name, t, elements);
-    p.buffer(b).kind = Buffer::Kind::Input, p.buffer(b).index = static_cast<int64_t>(p.inputs.size());
-    ProgramInput in;
-    in.name = name, in.dtype = t, in.sizes = {elements}, in.strides = {1}, in.buffer = b;
-    p.inputs.push_back(in);
-    return b;
-  }
-  /// Element e is e, as far as the type has it.
-  template <typename T = float> BufferId constant(const char *name, int64_t elements, DType t = DType::F32) {
-    const BufferId b = addTemp(p, name, t, elements);
-    p.buffer(b).kind = Buffer::Kind::Constant, p.buffer(b).index = static_cast<int64_t>(p.constants.size());
-    auto values = std::make_shared<std::vector<T>>(static_cast<size_t>(elements));
-    for (size_t e = 0; e < values->size(); ++e) (*values)[e] = static_cast<T>(e);
-    Constant c;
-    c.fqn = name, c.dtype = t, c.bytes = elements * static_cast<int64_t>(sizeof(T)), c.data = reinterpret_cast<const uint8_t *>(values->data()), c.owner = values;
-    c.tensors.push_back({name, {elements}, {1}, 0});
-    p.constants.push_back(c);
-    return b;
-  }
-  template <typename T> void node(std::vector<Expr> ranges, std::vector<Expr> reduce, T spec) {
-    Node n;
-    n.id = freeNodeId(p), n.name = "n" + std::to_string(n.id.value), n.spec = std::move(spec);
-    n.ranges = std::move(ranges), n.reduceRanges = std::move(reduce);
-    p.nodes.push_back(std::move(n));
-  }
-  /// y = x [M, K] * w [K, N]
-  void product(BufferId x, BufferId w, BufferId y, DType t = DType::F32) {
-    ContractionSpec c;
-    c.lhs = appendLoad(c.body, x, t, i(0) * kK + r(0)), c.rhs = appendLoad(c.body, w, t, r(0) * kN + i(1));
-    c.accType = t, c.stores = {{y, i(0) * kN + i(1), 0}};
-    node({kM, kN}, {kK}, std::move(c));
-  }
-  void output(BufferId b) {
-    ProgramOutput o;
-    o.buffer = b, o.dtype = p.buffer(b).dtype, o.sizes = {p.buffer(b).elements}, o.strides = {1};
-    p.outputs.push_back(o);
-  }
-  plan::Plan plan(const schedule::ScheduleOptions &options = {}) {
-    Result<plan::Plan> out = schedule::schedule(p, options);
-    EXPECT_TRUE(out);
-    return std::move(*out);
-  }
-};
+/// y = x [M, K] * w [K, N]
+void product(Maker &m, BufferId x, BufferId w, BufferId y, DType t = DType::F32) {
+  ContractionSpec c;
+  c.lhs = appendLoad(c.body, x, t, i(0) * kK + r(0)), c.rhs = appendLoad(c.body, w, t, r(0) * kN + i(1));
+  c.accType = t, c.stores = {{y, i(0) * kN + i(1), 0}};
+  m.node({kM, kN}, {kK}, std::move(c));
+}
 
 const Constant &constantOf(const plan::Plan &plan, BufferId b) {
   return plan.program.constants[static_cast<size_t>(plan.program.buffer(b).index)];
@@ -77,7 +33,7 @@ const Constant &constantOf(const plan::Plan &plan, BufferId b) {
 TEST(Tiling, AWeightThatOneProductReadsLiesInItsBlocks) {
   Maker m;
   const BufferId x = m.input("x", kM * kK), w = m.constant("w", kK * kN), y = addTemp(m.p, "y", DType::F32, kM * kN);
-  m.product(x, w, y), m.output(y);
+  product(m, x, w, y), m.output(y);
   plan::Plan plan = m.plan();
   const Tilings tilings = chooseTilings(plan, TileTarget());
   ASSERT_TRUE(tilings[0].dot && tilings[0].dot->packed);
@@ -164,7 +120,7 @@ TEST(Tiling, AGivenWeightStaysWhereItIsReadAsItLies) {
   // Contiguous along the columns.
   Maker m;
   const BufferId x = m.input("x", kM * kK), w = m.input("w", kK * kN), y = addTemp(m.p, "y", DType::F32, kM * kN);
-  m.product(x, w, y), m.output(y);
+  product(m, x, w, y), m.output(y);
   plan::Plan plan = m.plan();
   EXPECT_FALSE(chooseTilings(plan, TileTarget())[0].dot->packed);
   EXPECT_EQ(plan.kernels.size(), 1u);
@@ -268,7 +224,7 @@ TEST(Tiling, AWeightThatIsReadElsewhereStays) {
     Maker m;
     const BufferId x = m.input("x", kM * kK), w = m.constant("w", kK * kN), y = addTemp(m.p, "y", DType::F32, kM * kN),
                    z = addTemp(m.p, "z", DType::F32, kM * kN);
-    m.product(x, w, y), m.output(y);
+    product(m, x, w, y), m.output(y);
     if (way == 0) {
       // Rows from the last to the first.
       ContractionSpec c;
@@ -295,7 +251,7 @@ TEST(Tiling, AWeightThatIsReadElsewhereStays) {
 TEST(Tiling, AWeightOfSeveralProductsIsPackedOnce) {
   Maker m;
   const BufferId x = m.input("x", kM * kK), w = m.constant("w", kK * kN), y = addTemp(m.p, "y", DType::F32, kM * kN), z = addTemp(m.p, "z", DType::F32, kM * kN);
-  m.product(x, w, y), m.output(y), m.product(x, w, z), m.output(z);
+  product(m, x, w, y), m.output(y), product(m, x, w, z), m.output(z);
   plan::Plan plan = m.plan();
   const Tilings tilings = chooseTilings(plan, TileTarget());
   ASSERT_EQ(tilings.size(), 2u);
@@ -468,7 +424,7 @@ TEST(Tiling, AProductOfOtherTypesIsASum) {
   Maker m;
   const BufferId x = m.input("x", kM * kK, DType::I16), w = m.input("w", kK * kN, DType::I16),
                  y = addTemp(m.p, "y", DType::I16, kM * kN);
-  m.product(x, w, y, DType::I16), m.output(y);
+  product(m, x, w, y, DType::I16), m.output(y);
   plan::Plan plan = m.plan();
   const Tilings tilings = chooseTilings(plan, TileTarget());
   EXPECT_FALSE(tilings[0].dot);
@@ -794,79 +750,6 @@ TEST(Tiling, UpdatesRunInTurnUnlessTheyAreInstructions) {
   EXPECT_TRUE(serial(StoreMode::AtomicMax, true, DType::I8));
   EXPECT_TRUE(serial(StoreMode::AtomicAdd, true, DType::I16));
   EXPECT_FALSE(serial(StoreMode::Set, true));
-}
-
-/// Of the kernels that a kernel of unknown lengths becomes, one has programs in each run, and blocks for its lengths.
-TEST(Tiling, AKernelOfUnknownLengthsIsThereForEachClass) {
-  Maker m;
-  const Symbol rows = Symbol::size("s0"), columns = Symbol::size("s1");
-  for (auto [s, usual] : {std::pair(rows, 8), {columns, 16}}) m.p.facts.setRange(s, {1, INT64_MAX}), m.p.facts.setHint(s, usual);
-  const BufferId x = m.input("x", Expr(rows) * columns);
-  auto reduce = [&](Expr outer, Expr inner, Expr at) {
-    const BufferId y = addTemp(m.p, "y", DType::F32, outer);
-    ReductionSpec spec;
-    Reduction sum;
-    sum.dtype = DType::F32, sum.input = appendLoad(spec.body, x, DType::F32, at), sum.results = {{y, i(0), 0}};
-    spec.reductions = {sum};
-    m.node({outer}, {inner}, std::move(spec)), m.output(y);
-  };
-  reduce(rows, columns, i(0) * columns + r(0)), reduce(columns, rows, r(0) * columns + i(0));
-  plan::Plan plan = m.plan();
-  const size_t given = plan.kernels.size();
-  TileTarget target;
-  target.threadBlocks = true, target.processors = 132;
-  const Tilings tilings = chooseTilings(plan, target);
-  ASSERT_EQ(tilings.size(), plan.kernels.size());
-  EXPECT_TRUE(plan::verify(plan, plan::Form::Scheduled)) << print(plan);
-  for (size_t k = 0; k < given; ++k) {
-    const std::string &name = plan.kernels[k].name;
-    std::set<std::string> names;
-    for (int64_t height : {1, 2, 16, 17, 600, 100000})
-      for (int64_t width : {1, 8, 9, 16, 17, 32, 33, 128, 129, 1024, 1025, 4096, 4097, 1000000}) {
-        int there = 0;
-        for (const plan::Kernel &kernel : plan.kernels) {
-          if (!kernel.name.starts_with(name)) continue;
-          const KernelTiling &tiling = tilings[kernel.id.index()];
-          ASSERT_TRUE(tiling.when.valid() && tiling.facts && tiling.loop);
-          if (evaluate(tiling.when, {{rows, height}, {columns, width}}) != 1) continue;
-          ++there, names.insert(kernel.name);
-          for (auto [s, size] : {std::pair(rows, height), {columns, width}}) EXPECT_TRUE(tiling.facts->range(s).lo <= size && size <= tiling.facts->range(s).hi) << kernel.name;
-          if (tiling.loop->oneStep) EXPECT_LE(k == 0 ? width : height, tiling.loop->inner) << kernel.name;
-        }
-        EXPECT_EQ(there, 1) << name << " of " << height << " x " << width;
-      }
-    EXPECT_GE(names.size(), 4u) << name;
-  }
-  // A thread that walks rows alone ends where they end.
-  plan::Plan forThreads = m.plan();
-  for (const KernelTiling &tiling : chooseTilings(forThreads, TileTarget())) EXPECT_FALSE(tiling.when.valid());
-}
-
-/// What remains of a product that a library computes has no step, and so is there once.
-TEST(Tiling, WhatALibraryLeavesIsThereOnce) {
-  Maker m;
-  const Symbol columns = Symbol::size("s0");
-  m.p.facts.setRange(columns, {2, INT64_MAX}), m.p.facts.setHint(columns, 2048);
-  const DType t = DType::BF16;
-  const BufferId x = m.input("x", 512 * 1024, t), w = m.input("w", Expr(1024) * columns, t), sum = addTemp(m.p, "sum", t, Expr(512) * columns), y = addTemp(m.p, "y", t, Expr(512) * columns);
-  const Expr at = i(0) * columns + i(1);
-  ContractionSpec c;
-  c.lhs = appendLoad(c.body, x, t, i(0) * 1024 + r(0)), c.rhs = appendLoad(c.body, w, t, r(0) * columns + i(1));
-  c.accType = DType::F32;
-  append(c.epilogue, OpKind::Constant, DType::F32);
-  c.stores = {{sum, at, append(c.epilogue, OpKind::Cast, t, 0)}};
-  m.node({512, columns}, {1024}, std::move(c));
-  PointwiseSpec after;
-  const ValueIdx v = appendLoad(after.body, sum, t, at);
-  after.stores = {{y, at, append(after.body, OpKind::Neg, t, v)}};
-  m.node({512, columns}, {}, std::move(after)), m.output(y);
-  TileTarget target;
-  target.threadBlocks = true, target.processors = 132, target.library = TileTarget::Library::Always, target.packWeights = false;
-  plan::Plan plan = m.plan();
-  const Tilings tilings = chooseTilings(plan, target);
-  EXPECT_TRUE(plan.kernels[0].product && plan.kernels[0].product->rest.valid()) << print(plan);
-  EXPECT_EQ(plan.kernels.size(), 2u) << print(plan);
-  EXPECT_TRUE(plan::verify(plan, plan::Form::Scheduled)) << print(plan);
 }
 
 } // namespace
