@@ -92,13 +92,13 @@ std::vector<RefusedLine> parseRefusals(llvm::StringRef report) {
   return out;
 }
 
-/// "ptxas info    : (C7514) Potential Performance Loss: wgmma.mma_async instructions are serialized due to … in function 'k'"
+/// "ptxas info    : (C7514) Potential Performance Loss: wgmma.mma_async instructions are serialized due to … in the function 'k'"
 /// "ptxas info    : (C7517) warpgroup.wait is injected in around line 868 by compiler … in function 'k'"
 void parseProducts(llvm::StringRef report, Assembled &result) {
   for (; !report.empty(); report = report.split('\n').second) {
     llvm::StringRef line = report.split('\n').first;
     if (!line.contains("(C75")) continue;
-    llvm::StringRef function = line.rsplit("in function '").second.split('\'').first;
+    llvm::StringRef function = line.rsplit("function '").second.split('\'').first;
     if (line.contains("serialized")) {
       result.serialised += line.str() + "\n";
       result.serialisedFunctions.push_back(function.str());

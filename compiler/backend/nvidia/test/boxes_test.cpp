@@ -314,11 +314,13 @@ TEST_F(Boxes, FunctionsWhoseProductsWaitAreMadeAgainAlone) {
   std::optional<std::string> ptxas = findAssembler();
   if (!ptxas) GTEST_SKIP() << "no ptxas is found";
   const std::filesystem::path script = std::filesystem::path(testing::TempDir()) / ("waiting_ptxas_" + std::to_string(getpid()));
+  // One of several notices says "function", another "the function".
+  const char *article = " in function '";
   const auto saysOf = [&](const std::string &symbol) {
     std::ofstream(script) << "#!/bin/sh\nfor argument in \"$@\"; do case $argument in *.ptx) in=$argument ;; esac; done\n"
                           << "awk '/[.]entry/ { inside = /" << symbol << "[(]/ } inside && /wgmma.mma_async/ { found = 1 } END { exit !found }' \"$in\" &&\n"
                           << "echo \"ptxas info    : (C7514) Potential Performance Loss: wgmma.mma_async instructions are serialized due to a test"
-                          << (symbol.empty() ? "" : " in function '" + symbol + "'") << "\"\nexec " << *ptxas << " \"$@\"\n";
+                          << (symbol.empty() ? "" : article + symbol + "'") << "\"\nexec " << *ptxas << " \"$@\"\n";
     std::filesystem::permissions(script, std::filesystem::perms::owner_all);
   };
   const Kernel k{false, 64, 64, 64, 4, 3};
@@ -331,6 +333,7 @@ TEST_F(Boxes, FunctionsWhoseProductsWaitAreMadeAgainAlone) {
   options.ptxas = script.string(), options.keepPtx = true;
   for (const char *slow : {"neso_k_gemm", "neso_k_other", "neso_k_other_boxes", ""}) {
     SCOPED_TRACE(slow);
+    article = article == std::string(" in function '") ? " in the function '" : " in function '";
     saysOf(slow);
     parse(one);
     options.boxes = BoxForms::All;
