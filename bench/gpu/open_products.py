@@ -4,7 +4,7 @@ size, and eager.
 
     bench/gpu/open_products.py --build BUILD [--own] [--json REPORT]      where torch, the package neso and a GPU are
 
-Microseconds of a run as a graph, median of five times 20. First relu(x @ w.T) of bf16 with w [4096, 4096] and an open number of rows, then x.T @ y of float32
+Microseconds of a run, packages as graphs and eager as it is called, median of five times 20. First relu(x @ w.T) of bf16 with w [4096, 4096] and an open number of rows, then x.T @ y of float32
 whose three sizes are open. Results are compared with eager's first. --own leaves cuBLASLt out."""
 import argparse
 import concurrent.futures

@@ -23,8 +23,9 @@ int64_t usualSize(Symbol symbol, const Facts &facts);
 /// e with each symbol at its usual size; kUsualSize where that has no value.
 int64_t usualSize(Expr e, const Facts &facts);
 /// Rows or columns that blocks of products are made for, and by which it is decided who computes them: of an open number many, even where an example had
-/// few. Blocks for many rows lose little on few, but not the other way round: a product with 4096 x 4096 weights, exported with 32 rows, took five times as
-/// long at 4096 rows as one exported with those, which took as long at 32 rows as the first (bf16, H200).
+/// few. What is planned for few rows is slow on many: a product with 4096 x 4096 weights, exported with 32 rows, took four times as long at 4096 rows as one
+/// exported with those, which cuBLASLt computes, and which took as long at 32 rows as the first (bf16, H200). Where no library computes a product, few rows have a
+/// kernel of their own (lower/tiling/lengths.h).
 int64_t roomySize(Expr e, const Facts &facts);
 /// e with each symbol at `size`, or the nearest value of its range: how something grows.
 int64_t valueAt(Expr e, const Facts &facts, int64_t size);

@@ -198,7 +198,7 @@ private:
   }
 
   /// The same, and as many as keep all processors busy where there may be so many: blocks for few elements are a warp each, of which a large tensor wants very
-  /// many (16 million elements of bf16 on an H200: 84 microseconds in blocks of 128, 20 in 1024), and blocks for many cost little on few.
+  /// many. A layer's product by cuBLASLt and the ReLU behind it, 16 million elements of bf16 on an H200: 264 microseconds with blocks of 128, 190 with 1024.
   int64_t roomyResults() const {
     constexpr int64_t kMany = int64_t{1} << 19;
     const bool known = std::all_of(x().begin(), x().end(), [](Expr e) { return e.isConst(); });

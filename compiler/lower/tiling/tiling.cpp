@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/fault.h"
+#include "base/function_ref.h"
 #include "base/rules.h"
 #include "ir/loops/access.h"
 #include "ir/loops/build.h"
@@ -121,21 +122,11 @@ private:
     dropEmptyReductions(tried);
     std::vector<LengthClass> classes = lengthClasses(plan_, kernel, loop(tried, tiling.target), tiling.target);
     if (classes.empty()) return false;
-    applied(Rule::LengthClasses);
-    auto within = [&](LengthClass &c, plan::Kernel &k, KernelTiling &t) {
+    forEachClass(std::move(classes), kernel, tiling, [&](size_t, LengthClass &c, plan::Kernel &k, KernelTiling &t) {
       std::swap(plan_.program.facts, c.facts);
       walk(k, t);
       std::swap(plan_.program.facts, c.facts);
-      t.when = c.when, t.facts = std::move(c.facts);
-    };
-    for (size_t i = 0; i + 1 < classes.size(); ++i) {
-      ForClass other{kernel.id, kernel, tiling};
-      other.kernel.name += classes[i].name;
-      giveOwnBuffers(other.kernel);
-      within(classes[i], other.kernel, other.tiling);
-      forClasses_.push_back(std::move(other));
-    }
-    within(classes.back(), kernel, tiling);
+    });
     return true;
   }
 
@@ -152,19 +143,24 @@ private:
       chooseDotBlocks(blocks.back(), kernel, c.facts, target);
     }
     if (std::all_of(blocks.begin(), blocks.end(), [&](const DotTiling &b) { return alike(b, blocks[0]); })) return;
+    forEachClass(std::move(classes), kernel, tiling, [&](size_t i, LengthClass &, plan::Kernel &, KernelTiling &t) { t.dot = blocks[i]; });
+  }
+
+  /// decide(number of the class, the class, kernel, tiling) says how the kernel runs in one class: it is itself for the last, the others are copies that come behind it.
+  void forEachClass(std::vector<LengthClass> classes, plan::Kernel &kernel, KernelTiling &tiling, FunctionRef<void(size_t, LengthClass &, plan::Kernel &, KernelTiling &)> decide) {
     applied(Rule::LengthClasses);
-    for (size_t i = 0; i < classes.size(); ++i) {
-      auto decided = [&](KernelTiling &t) { t.dot = blocks[i], t.when = classes[i].when, t.facts = std::move(classes[i].facts); };
-      if (i + 1 == classes.size()) {
-        decided(tiling);
-        continue;
-      }
+    auto within = [&](size_t i, plan::Kernel &k, KernelTiling &t) {
+      decide(i, classes[i], k, t);
+      t.when = classes[i].when, t.facts = std::move(classes[i].facts);
+    };
+    for (size_t i = 0; i + 1 < classes.size(); ++i) {
       ForClass other{kernel.id, kernel, tiling};
       other.kernel.name += classes[i].name;
       giveOwnBuffers(other.kernel);
-      decided(other.tiling);
+      within(i, other.kernel, other.tiling);
       forClasses_.push_back(std::move(other));
     }
+    within(classes.size() - 1, kernel, tiling);
   }
 
   /// What a kernel hands from node to node without memory is its own.
