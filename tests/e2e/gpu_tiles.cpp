@@ -1,7 +1,7 @@
 // Do the tile programs that are made for GPUs compute what the model says? Without a GPU: every kernel of the plan runs in the tile
 // interpreter, which also finds accesses out of bounds and races between programs, and the results are held against the loops interpreter.
 //
-//     gpu_tiles FOLDER [--only TEXT] [--processors N] [--steps N] [--jobs N] [--left-out] [--target KIND] [--triton [--record FOLDER]]
+//     gpu_tiles FOLDER [--only TEXT] [--part I/N] [--processors N] [--steps N] [--jobs N] [--left-out] [--target KIND] [--triton [--record FOLDER]]
 //
 // FOLDER holds .pt2 files with inputs.safetensors beside them, the names of the tensors prefixed with "<program>/" or with nothing, those of further runs
 // with "<program>.2/" and so on. Programs
@@ -45,7 +45,7 @@ namespace {
 struct Options {
   std::string folder, only, target = "cuda";
   int64_t processors = 4, steps = int64_t(1) << 22;
-  size_t jobs = 2;
+  size_t jobs = 2, part = 1, parts = 1;
   bool leftOut = false, triton = false;
   std::string record;
 };
@@ -320,6 +320,8 @@ int main(int argc, char **argv) {
     const std::string word = argv[i];
     if (word == "--only" && i + 1 < argc)
       options.only = argv[++i];
+    else if (word == "--part" && i + 1 < argc && std::sscanf(argv[i + 1], "%zu/%zu", &options.part, &options.parts) == 2 && options.part > 0 && options.part <= options.parts)
+      ++i;
     else if (word == "--processors" && i + 1 < argc)
       options.processors = std::atoll(argv[++i]);
     else if (word == "--steps" && i + 1 < argc)
@@ -342,7 +344,10 @@ int main(int argc, char **argv) {
     if (entry.path().extension() == ".pt2" && entry.path().string().find(options.only) != std::string::npos)
       files.push_back(entry.path());
   std::sort(files.begin(), files.end());
+  // Every N-th, as run_goldens does.
+  std::vector<fs::path> mine;
+  for (size_t i = options.part - 1; i < files.size(); i += options.parts) mine.push_back(std::move(files[i]));
   Checker checker(options);
-  checker.checkAll(files);
+  checker.checkAll(mine);
   return checker.finish();
 }

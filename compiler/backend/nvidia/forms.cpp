@@ -45,9 +45,12 @@ std::optional<Expr> exprOf(mlir::Value v) {
   }
   mlir::Operation *op = v.getDefiningOp();
   if (llvm::isa<mlir::arith::ExtSIOp, mlir::arith::TruncIOp, mlir::arith::IndexCastOp>(op)) return exprOf(op->getOperand(0));
-  if (!llvm::isa<mlir::arith::AddIOp, mlir::arith::SubIOp, mlir::arith::MulIOp>(op)) return std::nullopt;
+  if (!llvm::isa<mlir::arith::AddIOp, mlir::arith::SubIOp, mlir::arith::MulIOp, mlir::arith::DivSIOp, mlir::arith::MinSIOp>(op)) return std::nullopt;
   std::optional<Expr> a = exprOf(op->getOperand(0)), b = exprOf(op->getOperand(1));
   if (!a || !b) return std::nullopt;
+  if (llvm::isa<mlir::arith::MinSIOp>(op)) return min(*a, *b);
+  // Of pitches, which are positive.
+  if (llvm::isa<mlir::arith::DivSIOp>(op)) return floorDiv(*a, *b);
   return llvm::isa<mlir::arith::AddIOp>(op) ? *a + *b : llvm::isa<mlir::arith::SubIOp>(op) ? *a - *b : *a * *b;
 }
 

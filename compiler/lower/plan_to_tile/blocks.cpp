@@ -53,7 +53,9 @@ void bindPrograms(Emitter &e, const std::vector<Blocking> &blockings, Val progra
       bool outermost = true;
       for (size_t j = 0; j < i; ++j) outermost &= ceilDiv(blockings[j].extent, Expr(blockings[j].size)).isConst(1);
       e.facts.setRange(pid, {0, INT32_MAX});
-      e.env[block] = e.index(outermost ? left : mod(left, count));
+      // With indices of 64 bits a block's number says how large it is: copies of boxes have coordinates of 32 (backend/nvidia/passes/boxes.h).
+      const bool bounded = !k.indexType.isInteger(32) && k.target.threadBlocks && count.asConst();
+      e.env[block] = e.index(!outermost ? mod(left, count) : bounded ? min(left, count - Expr(1)) : left);
       // Never below zero, which who asks whether an index may be negative sees by the maximum alone.
       if (bl.lastFirst)
         e.env[block] = e.indexBinary("arith.maxsi", e.indexBinary("arith.subi", e.index(count - Expr(1)), e.env[block]), e.intConst(0));

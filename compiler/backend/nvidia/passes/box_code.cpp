@@ -29,6 +29,17 @@ Value compute(OpBuilder &b, Location loc, const Polynomial &p, const std::vector
   return sum ? sum : number(0);
 }
 
+/// The index of a copy, which has 32 bits. One that is computed of 64 is the nearest that 32 can say: boxes.h, B6.
+Value computeIndex(OpBuilder &b, Location loc, const Polynomial &p, const std::vector<Value> &scalars) {
+  bool isWide = false;
+  for (size_t i = 0; i < scalars.size(); ++i) isWide |= scalars[i] && scalars[i].getType().isInteger(64) && p.has(int(i));
+  if (!isWide) return compute(b, loc, p, scalars, b.getI32Type());
+  Value wide = compute(b, loc, p, scalars, b.getI64Type());
+  auto limit = [&](int64_t x) { return arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(x)); };
+  Value low = arith::MaxSIOp::create(b, loc, wide, limit(INT32_MIN)), both = arith::MinSIOp::create(b, loc, low, limit(INT32_MAX));
+  return arith::TruncIOp::create(b, loc, b.getI32Type(), both);
+}
+
 /// Outermost first; the one with neighbours last.
 SmallVector<const Box::Dim *, 3> dimsOf(const Box &box, int fast) {
   SmallVector<const Box::Dim *, 3> dims;
@@ -53,8 +64,14 @@ Value describeTensor(OpBuilder &entry, const PipelinedLoad &load, const Box &box
   for (const Box::Dim *dim : dimsOf(box, load.fast)) {
     const Polynomial size = dim->size ? *dim->size : Polynomial(INT32_MAX);
     Value wide = compute(entry, loc, size, box.scalars, entry.getI64Type());
-    sizes.push_back(arith::TruncIOp::create(entry, loc, entry.getI32Type(), wide));
     pitches.push_back(compute(entry, loc, dim->pitch, box.scalars, entry.getI64Type()));
+    if (dim->leastPitch) {
+      // A pitch that is too small makes the size 0, which no tensor that is described has.
+      auto number = [&](int64_t x) { return arith::ConstantOp::create(entry, loc, entry.getI64IntegerAttr(x)); };
+      Value times = arith::DivSIOp::create(entry, loc, pitches.back(), number(dim->leastPitch));
+      wide = arith::MulIOp::create(entry, loc, wide, arith::MinSIOp::create(entry, loc, times, number(1)));
+    }
+    sizes.push_back(arith::TruncIOp::create(entry, loc, entry.getI32Type(), wide));
   }
   return tt::MakeTensorDescOp::create(entry, loc, tt::TensorDescType::get(entry.getContext(), shape, tile.getElementType()), box.base, sizes,
                                       pitches, tt::PaddingOption::PAD_ZERO);
@@ -62,12 +79,12 @@ Value describeTensor(OpBuilder &entry, const PipelinedLoad &load, const Box &box
 
 SmallVector<Value, 3> firstIndices(OpBuilder &b, const PipelinedLoad &load, const Box &box) {
   SmallVector<Value, 3> out;
-  for (const Box::Dim *dim : dimsOf(box, load.fast)) out.push_back(compute(b, tt::LoadOp(load.load).getLoc(), dim->first, box.scalars, b.getI32Type()));
+  for (const Box::Dim *dim : dimsOf(box, load.fast)) out.push_back(computeIndex(b, tt::LoadOp(load.load).getLoc(), dim->first, box.scalars));
   return out;
 }
 SmallVector<Value, 3> indexSteps(OpBuilder &b, const PipelinedLoad &load, const Box &box) {
   SmallVector<Value, 3> out;
-  for (const Box::Dim *dim : dimsOf(box, load.fast)) out.push_back(compute(b, tt::LoadOp(load.load).getLoc(), dim->step, box.scalars, b.getI32Type()));
+  for (const Box::Dim *dim : dimsOf(box, load.fast)) out.push_back(computeIndex(b, tt::LoadOp(load.load).getLoc(), dim->step, box.scalars));
   return out;
 }
 

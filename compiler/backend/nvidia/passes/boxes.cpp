@@ -1,6 +1,7 @@
 #include "backend/nvidia/passes/boxes.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "backend/common/opcodes.h"
@@ -9,6 +10,7 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 
@@ -44,6 +46,9 @@ bool Polynomial::has(int scalar) const {
 }
 
 namespace {
+
+/// Bytes: 2^31 of them in a row are more than any device's memory.
+constexpr int64_t kLeastOpenPitch = 4096;
 
 using MaybePolynomial = std::optional<Polynomial>;
 /// Which dim of the tile each dim of a tensor is; -1: none.
@@ -165,8 +170,12 @@ private:
     if (!isa<RankedTensorType>(v.getType()) && outside && isNumber(v.getType())) return Polynomial::of(scalar(v));
     return std::nullopt;
   }
-  /// Indices have 32 bits: those of 64 would have to be clamped.
-  static bool isNumber(Type type) { return type.isInteger(32) || type.isInteger(16) || type.isInteger(8); }
+  static bool isNumber(Type type) { return type.isInteger(64) || type.isInteger(32) || type.isInteger(16) || type.isInteger(8); }
+  bool isWide(const Polynomial &p) const {
+    for (size_t i = 0; i < scalars_.size(); ++i)
+      if (scalars_[i] && scalars_[i].getType().isInteger(64) && p.has(int(i))) return true;
+    return false;
+  }
   MaybePolynomial ofArgument(BlockArgument argument, const Dims &dims) {
     if (argument.getOwner() != loop_.getBody()) {
       const bool outside = !loop_->isAncestor(argument.getOwner()->getParentOp());
@@ -339,21 +348,48 @@ private:
         why_ = "an index that does not change by the same each turn";
         return false;
       }
+    for (Box::Dim *dim : {&box.dims[0], &box.dims[1], box.outer ? &*box.outer : nullptr})
+      if (dim && !hasCoordinates(*dim, load)) {
+        why_ = dim->size ? "an index that changes by 64 bits each turn" : "an index of 64 bits without a border";
+        return false;
+      }
     return takeLower(box);
+  }
+  /// Whether the index, or what 32 bits can say of it, is the place of the copy. With a border an index beyond 31 bits is outside, clamped too.
+  bool hasCoordinates(Box::Dim &dim, tt::LoadOp load) {
+    if (isWide(dim.step)) return false;
+    if (dim.size || !isWide(dim.first) || mostOf(dim.first) <= INT32_MAX) return true;
+    // The tile lies in memory, and no memory is as large as 2^31 rows of this pitch.
+    const int64_t least = kLeastOpenPitch * 8 / std::max<int64_t>(8, getElementTypeOrSelf(load.getType()).getIntOrFloatBitWidth());
+    const auto &[product, factor] = *dim.pitch.terms.begin();
+    if (product.empty()) return factor >= least;
+    dim.leastPitch = least;
+    return true;
   }
   /// What an argument is multiplied with is the index of a further dim, of that pitch; gives what is left.
   Polynomial takeOuter(const Polynomial &address, Box &box) const {
     Polynomial left;
+    // The largest pitch of those that fit: a pitch has to be a multiple of 16 bytes whatever the argument is.
+    int64_t common = 0;
+    auto split = [&](const std::vector<int> &product) {
+      std::pair<std::vector<int>, std::vector<int>> fixedAndOthers;
+      for (int i : product) (isInvariant(std::vector<int>{i}) ? fixedAndOthers.first : fixedAndOthers.second).push_back(i);
+      return fixedAndOthers;
+    };
+    for (const auto &[product, factor] : address.terms)
+      if (const auto [fixed, others] = split(product); !fixed.empty() && !others.empty()) common = std::gcd(common, factor);
     for (const auto &[product, factor] : address.terms) {
+      const auto [fixed, others] = split(product);
       Polynomial pitch, index;
-      std::vector<int> fixed, others;
-      for (int i : product) (isInvariant(std::vector<int>{i}) ? fixed : others).push_back(i);
-      pitch.terms[fixed] = 1, index.terms[others] = factor;
-      if (fixed.empty() || others.empty() || (box.outer && !(box.outer->pitch == pitch))) {
+      if (!fixed.empty() && !others.empty()) pitch.terms[fixed] = common, index.terms[others] = factor / common;
+      if (pitch.isZero() || (box.outer && !(box.outer->pitch == pitch))) {
         left.terms[product] = factor;
         continue;
       }
-      if (!box.outer) box.outer = Box::Dim{std::nullopt, pitch, {}, {}};
+      if (!box.outer) {
+        box.outer.emplace();
+        box.outer->pitch = pitch;
+      }
       box.outer->first = box.outer->first + index;
     }
     return left;
@@ -456,6 +492,28 @@ private:
       return term.second >= 0 && llvm::all_of(term.first, [&](int i) { return i == turn_ || notNegative(scalars_[size_t(i)]); });
     });
   }
+  /// At least the largest value of what is not negative.
+  int64_t mostOf(const Polynomial &p) {
+    uint64_t sum = 0;
+    for (const auto &[product, factor] : p.terms) {
+      uint64_t most = uint64_t(factor);
+      for (int i : product) most = llvm::SaturatingMultiply(most, uint64_t(mostOf(scalars_[size_t(i)])));
+      sum = llvm::SaturatingAdd(sum, most);
+    }
+    return int64_t(std::min<uint64_t>(sum, INT64_MAX));
+  }
+  int64_t mostOf(Value v) {
+    APInt number;
+    if (matchPattern(v, m_ConstantInt(&number))) return number.isNegative() ? INT64_MAX : number.getSExtValue();
+    const int64_t ofType = v.getType().isInteger(64) ? INT64_MAX : INT32_MAX;
+    Operation *op = v.getDefiningOp();
+    if (!op) return ofType;
+    if (isa<arith::ExtSIOp>(op)) return mostOf(op->getOperand(0));
+    if (isa<arith::MinSIOp>(op)) return std::min(mostOf(op->getOperand(0)), mostOf(op->getOperand(1)));
+    if (isa<arith::RemSIOp, arith::RemUIOp>(op) && matchPattern(op->getOperand(1), m_ConstantInt(&number)) && number.isStrictlyPositive())
+      return std::min(ofType, number.getSExtValue() - 1);
+    return ofType;
+  }
   bool notNegative(Value v) {
     APInt number;
     if (matchPattern(v, m_ConstantInt(&number))) return !number.isNegative();
@@ -469,8 +527,8 @@ private:
     auto operand = [&](unsigned i) { return notNegative(op->getOperand(i)); };
     if (isa<arith::RemSIOp, arith::ExtSIOp, arith::IndexCastOp>(op)) return operand(0);
     if (isa<arith::MaxSIOp>(op)) return operand(0) || operand(1);
-    // Numbers without a sign that are not negative are the same with one.
-    if (isa<arith::RemUIOp, arith::DivUIOp>(op)) return operand(0) && operand(1);
+    // Numbers without a sign: at most the first operand, which is the same with one if it is not negative.
+    if (isa<arith::RemUIOp, arith::DivUIOp>(op)) return operand(0);
     if (isa<arith::AddIOp, arith::MulIOp, arith::DivSIOp, arith::MinSIOp>(op)) return operand(0) && operand(1);
     return false;
   }

@@ -64,6 +64,8 @@ struct Box {
   struct Dim {
     /// nullopt: no border.
     std::optional<Polynomial> size;
+    /// The index has 31 bits if the pitch, which arguments give, is at least this many elements; 0: nothing is asked.
+    int64_t leastPitch = 0;
     Polynomial pitch; // elements from index to index
     Polynomial first; // the index of the tile's first element in the first turn
     Polynomial step;  // what is added to it each turn

@@ -264,6 +264,97 @@ TEST_F(Boxes, OfTensorsWithoutBorders) {
   }
 }
 
+// The same with indices of 64 bits, of which a copy has 32: rows of A below %m, columns of B without a border, B `pitch` elements from column to column.
+std::string wideText(const std::string &blockOfColumns, const std::string &pitch) {
+  std::string text = R"(
+    tt.func public @wide(%a: !tt.ptr<bf16> {tt.divisibility = 16 : i32}, %b: !tt.ptr<bf16> {tt.divisibility = 16 : i32}, %c: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %m: i64, %p: i64 {tt.divisibility = 16 : i32}) {
+      %c64 = arith.constant 64 : i64
+      %c63 = arith.constant 63 : i64
+      %c7 = arith.constant 7 : i64
+      %c8 = arith.constant 8 : i64
+      %c0 = arith.constant 0 : i64
+      %c256 = arith.constant 256 : i64
+      %c4096 = arith.constant 4096 : i64
+      %zeros = arith.constant dense<0.000000e+00> : tensor<64x64xf32>
+      %none = arith.constant dense<0.000000e+00> : tensor<64x64xbf16>
+      %id = tt.get_program_id x : i32
+      %program = arith.extsi %id : i32 to i64
+      %m63 = arith.addi %m, %c63 overflow<nsw> : i64
+      %blocks = arith.divui %m63, %c64 : i64
+      %pm = arith.remui %program, %blocks : i64
+      %left = arith.divui %program, %blocks : i64
+      %pn = BLOCK : i64
+      %m0 = arith.muli %c64, %pm overflow<nsw> : i64
+      %n0 = arith.muli %c64, %pn overflow<nsw> : i64
+      %r32 = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
+      %r = arith.extsi %r32 : tensor<64xi32> to tensor<64xi64>
+      %rows = tt.expand_dims %r {axis = 1 : i32} : tensor<64xi64> -> tensor<64x1xi64>
+      %columns = tt.expand_dims %r {axis = 0 : i32} : tensor<64xi64> -> tensor<1x64xi64>
+      %ms = tt.splat %m0 : i64 -> tensor<64x1xi64>
+      %at = arith.addi %ms, %rows overflow<nsw> : tensor<64x1xi64>
+      %ns = tt.splat %n0 : i64 -> tensor<1x64xi64>
+      %n = arith.addi %ns, %columns overflow<nsw> : tensor<1x64xi64>
+      %msize = tt.splat %m : i64 -> tensor<64x1xi64>
+      %below = arith.cmpi slt, %at, %msize : tensor<64x1xi64>
+      %mask = tt.broadcast %below : tensor<64x1xi1> -> tensor<64x64xi1>
+      %pitches = tt.splat %c256 : i64 -> tensor<64x1xi64>
+      %turned = tt.splat PITCH : i64 -> tensor<1x64xi64>
+      %am = arith.muli %at, %pitches overflow<nsw> : tensor<64x1xi64>
+      %bn = arith.muli %n, %turned overflow<nsw> : tensor<1x64xi64>
+      %sum = scf.for %k = %c0 to %c256 step %c64 iter_args(%s = %zeros) -> (tensor<64x64xf32>) : i64 {
+        %ks = tt.splat %k : i64 -> tensor<1x64xi64>
+        %ka = arith.addi %ks, %columns overflow<nsw> : tensor<1x64xi64>
+        %kt = tt.splat %k : i64 -> tensor<64x1xi64>
+        %kb = arith.addi %kt, %rows overflow<nsw> : tensor<64x1xi64>
+        %a1 = tt.broadcast %am : tensor<64x1xi64> -> tensor<64x64xi64>
+        %a2 = tt.broadcast %ka : tensor<1x64xi64> -> tensor<64x64xi64>
+        %a3 = arith.addi %a1, %a2 overflow<nsw> : tensor<64x64xi64>
+        %a4 = tt.splat %a : !tt.ptr<bf16> -> tensor<64x64x!tt.ptr<bf16>>
+        %a5 = tt.addptr %a4, %a3 : tensor<64x64x!tt.ptr<bf16>>, tensor<64x64xi64>
+        %x = tt.load %a5, %mask, %none : tensor<64x64x!tt.ptr<bf16>>
+        %b1 = tt.broadcast %kb : tensor<64x1xi64> -> tensor<64x64xi64>
+        %b2 = tt.broadcast %bn : tensor<1x64xi64> -> tensor<64x64xi64>
+        %b3 = arith.addi %b1, %b2 overflow<nsw> : tensor<64x64xi64>
+        %b4 = tt.splat %b : !tt.ptr<bf16> -> tensor<64x64x!tt.ptr<bf16>>
+        %b5 = tt.addptr %b4, %b3 : tensor<64x64x!tt.ptr<bf16>>, tensor<64x64xi64>
+        %y = tt.load %b5 : tensor<64x64x!tt.ptr<bf16>>
+        %d = tt.dot %x, %y, %s : tensor<64x64xbf16> * tensor<64x64xbf16> -> tensor<64x64xf32>
+        scf.yield %d : tensor<64x64xf32>
+      }
+      %o1 = tt.broadcast %am : tensor<64x1xi64> -> tensor<64x64xi64>
+      %o2 = tt.broadcast %n : tensor<1x64xi64> -> tensor<64x64xi64>
+      %o3 = arith.addi %o1, %o2 : tensor<64x64xi64>
+      %o4 = tt.splat %c : !tt.ptr<f32> -> tensor<64x64x!tt.ptr<f32>>
+      %o5 = tt.addptr %o4, %o3 : tensor<64x64x!tt.ptr<f32>>, tensor<64x64xi64>
+      tt.store %o5, %sum, %mask : tensor<64x64x!tt.ptr<f32>>
+      tt.return
+    })";
+  text.replace(text.find("BLOCK"), 5, blockOfColumns);
+  return text.replace(text.find("PITCH"), 5, pitch);
+}
+
+TEST_F(Boxes, IndicesOf64BitsHaveABorderOrFit32) {
+  const std::string open = "arith.addi %left, %c0", bounded = "arith.minsi %left, %c7";
+  EXPECT_EQ(why(wideText(bounded, "%c256"), 4), "");
+  EXPECT_EQ(why(wideText("arith.remui %left, %c8", "%c256"), 4), "");
+  // No memory has 2^31 rows of 8,192 bytes; of 512 bytes it may.
+  EXPECT_EQ(why(wideText(open, "%c4096"), 4), "");
+  EXPECT_EQ(why(wideText(open, "%c256"), 4), "an index of 64 bits without a border");
+  // Where an argument says how far they lie apart, a launch has a tensor of no size if that is too near: it cannot be described.
+  if (!findAssembler()) GTEST_SKIP() << "no ptxas is found";
+  parse(wideText(open, "%p"));
+  CompileOptions options;
+  options.boxes = BoxForms::Faster;
+  Result<CompiledModule> code = compileForNvidia({{*module_->getOps<tt::FuncOp>().begin(), "wide", 4, 3}}, chip_, options);
+  ASSERT_TRUE(bool(code)) << code.error().str();
+  ASSERT_TRUE(code->code.front().functions[0].boxed);
+  const Expr m = Symbol::of(Symbol::Kind::Argument, 3), pitch = Symbol::of(Symbol::Kind::Argument, 4);
+  for (const BoxedTensor &t : code->code.front().functions[0].boxed->tensors) {
+    EXPECT_EQ(t.sizes, t.argument == 0 ? (std::vector<Expr>{m, INT32_MAX}) : (std::vector<Expr>{min(floorDiv(pitch, 2048), 1) * INT32_MAX, INT32_MAX}));
+    EXPECT_EQ(t.pitches, std::vector<Expr>{t.argument == 0 ? Expr(256) : pitch});
+  }
+}
+
 // ---- a form of the kernel beside the usual one
 
 /// The functions of a text, each with four or eight warps.
