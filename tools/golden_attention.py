@@ -2,6 +2,7 @@
 import math
 
 import torch
+from torch.export import Dim
 
 from golden_ops import N, c
 
@@ -74,6 +75,27 @@ def causal_blocks():
     causal = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)
     return [c(f"{name}_{dtype}", causal, *(f"{dtype} {s}" for s in sizes)) for dtype in ("bf16", "f32")
             for name, sizes in (("square", ("1x3x150x16",) * 3), ("fewer_keys", ("2x1x140x16", "2x1x70x16", "2x1x70x8")), ("more_keys", ("1x2x70x8", "1x2x150x8", "1x2x150x8")))]
+
+
+def few_queries():
+    """A query or a few against many keys, which GPUs cut in parts; heads that share keys, which are rows of one block there."""
+    plain = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=q.shape[1] != k.shape[1])
+    masked = lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m, enable_gqa=q.shape[1] != k.shape[1])
+    late = lambda q, k, v, m: masked(q, k, v, m & (torch.arange(m.shape[-1]) >= 400))  # the first part has no key at all
+    none = lambda q, k, v, m: masked(q, k, v, m & (torch.arange(m.shape[-2]) != 1)[:, None])  # a row has none
+    keys, batch = Dim("keys", min=1, max=8192), Dim("batch", min=1, max=64)
+    sizes = [[f"f32 {b}x4x1x8", f"f32 {b}x2x{n}x8", f"f32 {b}x2x{n}x8"] for b, n in ((2, 530), (3, 40), (1, 1100))]
+    return [
+        c("grouped", plain, "bf16 1x8x1x16", "bf16 1x2x600x16", "bf16 1x2x600x16"),
+        c("even_parts", plain, "bf16 1x8x1x16", "bf16 1x2x512x16", "bf16 1x2x512x16"),
+        c("one_key_head", plain, "f16 1x6x1x16", "f16 1x1x520x16", "f16 1x1x520x24"),
+        c("one_each", plain, "f32 1x2x1x8", "f32 1x2x900x8", "f32 1x2x900x8"),
+        c("three_queries", plain, "f32 1x4x3x8", "f32 1x2x1500x8", "f32 1x2x1500x8"),
+        c("bool_mask", late, "f32 1x4x2x8", "f32 1x2x700x8", "f32 1x2x700x8", "bool 1x1x2x700"),
+        c("row_without_keys", none, "f32 1x4x2x8", "f32 1x2x600x8", "f32 1x2x600x8", "bool 1x1x2x600"),
+        c("added_mask", masked, "f32 1x4x2x8", "f32 1x2x600x8", "f32 1x2x600x8", "f32 1x4x2x600"),
+        c("open", plain, *sizes[0], more=sizes[1:], dynamic=({0: batch}, {0: batch, 2: keys}, {0: batch, 2: keys})),
+    ]
 
 
 def by_formula(q, k, v, bias, causal, scale):

@@ -101,13 +101,16 @@ private:
   }
 
   void of(Like<AttentionSpec, N> &spec) {
-    auto &[q, k, v, mask, keyLength, headSize, scale, causal, masked, emptyIsNan, out] = spec;
-    for (auto *operand : {&q, &k, &v, &mask, &out}) {
+    auto &[q, k, v, mask, keyLength, headSize, keys, scale, causal, masked, emptyIsNan, out, logSum] = spec;
+    for (auto *operand : {&q, &k, &v, &mask, &out, &logSum}) {
       auto &[buffer, index, dtype] = *operand;
       if (!buffer.valid()) continue;
-      touch(buffer, index, {.use = Use::Attention, .mode = operand == &out ? AccessMode::Write : AccessMode::Read}, ExprRole::Operand);
+      const bool written = operand == &out || operand == &logSum;
+      touch(buffer, index, {.use = Use::Attention, .mode = written ? AccessMode::Write : AccessMode::Read, .masked = keys.valid() && !written && operand != &q},
+            ExprRole::Operand);
     }
     expr(keyLength, ExprRole::Size), expr(headSize, ExprRole::Size);
+    if (keys.valid()) expr(keys, ExprRole::Operand);
   }
 
   void of(Like<UserKernelSpec, N> &spec) {

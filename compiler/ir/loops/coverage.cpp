@@ -50,6 +50,7 @@ Points attentionPoints(const Node &node, const AttentionSpec &spec, BufferId buf
 
 /// Whether it depends on more than the place which elements of the operand are read.
 bool readInPart(const AttentionSpec &spec, BufferId buffer) {
+  if (spec.keys.valid() && buffer != spec.q.buffer) return true;
   if (!spec.mask.buffer.valid()) return false;
   return buffer == spec.mask.buffer ? spec.causal : spec.mask.dtype == DType::Bool && buffer != spec.q.buffer;
 }

@@ -570,13 +570,12 @@ struct AttentionHead {
   bool boolMask = false;
   int64_t keys = 0, size = 0, width = 0; // N, D, Dv
   std::vector<double> q{}, k{}, v{}, mask{}, weights{};
-  double total = 0;
+  double total = 0, top = 0; // of the scores: the largest, and the sum of what is exponentiated behind it
   bool noKey = false; // every key is masked off
 
   /// Weights of the keys for query row m, before the division by their total.
   void weigh(int64_t m) {
-    double top = -kInf;
-    total = 0;
+    top = -kInf, total = 0;
     weights.resize(static_cast<size_t>(keys));
     for (int64_t n = 0; n < keys; ++n) {
       const double score = scoreOf(m, n);
@@ -586,6 +585,7 @@ struct AttentionHead {
     noKey = top == -kInf;
     for (double &w : weights) w = noKey ? 0 : std::exp(w - top), total += w;
   }
+  double logSum() const { return noKey ? -kInf : top + std::log(total); }
   double result(int64_t column) const {
     if (noKey) return spec.emptyIsNan && keys > 0 ? std::nan("") : 0;
     double sum = 0;
@@ -653,10 +653,29 @@ Status NodeRunner::Impl::runAttention(std::span<const BufferView> buffers) {
   Result<IndexCode> outIndex = IndexCode::compile(substitute(spec.out.index, sizes), table, node.name);
   if (!outIndex) return outIndex.takeError();
   store.index = std::move(*outIndex);
+  StoreCode logSum;
+  if (spec.logSum.buffer.valid()) {
+    logSum.store.buffer = spec.logSum.buffer, logSum.bufferType = DType::F32, logSum.bufferName = program->buffer(spec.logSum.buffer).name;
+    Result<IndexCode> index = IndexCode::compile(substitute(spec.logSum.index, sizes), table, node.name);
+    if (!index) return index.takeError();
+    logSum.index = std::move(*index);
+  }
+  // Which keys there are depends on the batch.
+  auto keysOf = [&](int64_t b) -> Result<int64_t> {
+    if (!spec.keys.valid()) return length;
+    auto at = sizes;
+    at[AttentionSpec::symbol(Batch)] = Expr(b);
+    const Expr there = substitute(spec.keys, at);
+    if (!there.isConst()) return fail(diag::LoopsBadSize, {}, node.name, spec.keys.str());
+    return std::clamp<int64_t>(there.constValue(), 0, length);
+  };
   AttentionHead head{spec};
   head.boolMask = spec.mask.buffer.valid() && program->buffer(spec.mask.buffer).dtype == DType::Bool;
   head.keys = length, head.size = size, head.width = width;
-  for (int64_t b = 0; b < outer[0]; ++b)
+  for (int64_t b = 0; b < outer[0]; ++b) {
+    Result<int64_t> keysThere = keysOf(b);
+    if (!keysThere) return keysThere.takeError();
+    const int64_t length = head.keys = *keysThere;
     for (int64_t h = 0; h < outer[1]; ++h) {
       std::fill_n(slot(Batch), kLanes, b);
       std::fill_n(slot(Head), kLanes, h);
@@ -668,6 +687,11 @@ Status NodeRunner::Impl::runAttention(std::span<const BufferView> buffers) {
       for (int64_t m = 0; m < rows; ++m) {
         head.weigh(m);
         std::fill_n(slot(Query), kLanes, m);
+        if (spec.logSum.buffer.valid()) {
+          Register value;
+          value.d[0] = head.logSum();
+          if (Status s = logSum.run(node.name, table, buffers, value, DType::F64, nullptr, 1); !s) return s;
+        }
         for (int64_t at = 0; at < width; at += kLanes) {
           int lanes = static_cast<int>(std::min<int64_t>(kLanes, width - at));
           Register value;
@@ -676,6 +700,7 @@ Status NodeRunner::Impl::runAttention(std::span<const BufferView> buffers) {
         }
       }
     }
+  }
   return {};
 }
 

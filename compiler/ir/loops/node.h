@@ -218,6 +218,8 @@ struct AttentionSpec {
   /// Buffer invalid when there is none; Bool (true: takes part) or float (added), index over b, h, m, n.
   Operand mask;
   Expr keyLength, headSize;
+  /// So many of the keys are there, an Expr over b: of keys in parts, one part a batch, the last ones may be shorter. Nothing is read of the others. Invalid: all.
+  Expr keys;
   double scale = 1;
   /// Key n takes part in row m if n <= m.
   bool causal = false;
@@ -227,6 +229,8 @@ struct AttentionSpec {
   bool emptyIsNan = false;
   /// Index over b, h, m, d.
   Operand out;
+  /// F32, index over b, h, m: the logarithm of the sum of the scores' exponentials, -inf where no key takes part. Buffer invalid: not asked for.
+  Operand logSum;
 };
 
 /// A launch of a user's Triton kernel: its tile function over a grid, on whole buffers. No ranges.

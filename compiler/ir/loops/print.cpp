@@ -80,10 +80,10 @@ std::string printAttention(const BufferNames &names, const AttentionSpec &a) {
                ? fmt::format("    {} = {}[{}] : {}\n", role, names(o.buffer), o.index.str(), name(o.dtype))
                : std::string();
   };
-  return fmt::format("    attention keys {} head {} scale {}{}{}{}\n", a.keyLength.str(), a.headSize.str(), a.scale,
-                     a.causal ? " causal" : "", std::isinf(a.masked) ? "" : fmt::format(" masked {}", a.masked),
+  return fmt::format("    attention keys {} head {} scale {}{}{}{}{}\n", a.keyLength.str(), a.headSize.str(), a.scale,
+                     a.keys.valid() ? " below " + a.keys.str() + ";" : "", a.causal ? " causal" : "", std::isinf(a.masked) ? "" : fmt::format(" masked {}", a.masked),
                      a.emptyIsNan ? " empty nan" : "") +
-         operand("q", a.q) + operand("k", a.k) + operand("v", a.v) + operand("mask", a.mask) + operand("out", a.out);
+         operand("q", a.q) + operand("k", a.k) + operand("v", a.v) + operand("mask", a.mask) + operand("out", a.out) + operand("log sum", a.logSum);
 }
 
 std::string spaceOf(const Node &n) {

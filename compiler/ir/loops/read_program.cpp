@@ -315,6 +315,7 @@ bool ProgramReader::ofAttention(Line &line, AttentionSpec &s) {
   line.expect("keys"), s.keyLength = line.expr({" head "});
   line.expect("head"), s.headSize = line.expr({" scale "});
   line.expect("scale"), s.scale = line.real();
+  if (line.eat("below")) s.keys = line.expr({";"}), line.expect(";");
   s.causal = line.eat("causal");
   if (line.eat("masked")) s.masked = line.real();
   if (line.eat("empty")) line.expect("nan"), s.emptyIsNan = true;
@@ -452,9 +453,10 @@ bool ProgramReader::block(Line &line) {
 /// A line such as "q = BUFFER[index] : f32".
 bool ProgramReader::operand(Line &line, AttentionSpec &s) {
   const std::pair<const char *, AttentionSpec::Operand *> roles[] = {
-      {"q", &s.q}, {"k", &s.k}, {"v", &s.v}, {"mask", &s.mask}, {"out", &s.out}};
+      {"q", &s.q}, {"k", &s.k}, {"v", &s.v}, {"mask", &s.mask}, {"out", &s.out}, {"log", &s.logSum}};
   for (auto [role, to] : roles) {
     if (!line.eat(role)) continue;
+    if (to == &s.logSum) line.expect("sum");
     line.expect("="), to->buffer = place(line, to->index);
     line.expect(":"), to->dtype = line.dtype();
     return true;

@@ -384,10 +384,18 @@ public:
       return all;
     };
     operand(n, a.q, over({{A::Query, r[2]}, {A::Element, a.headSize}}));
-    operand(n, a.k, over({{A::Key, a.keyLength}, {A::Element, a.headSize}}));
-    operand(n, a.v, over({{A::Key, a.keyLength}, {A::Element, r[3]}}));
+    // Which of them are read `keys` says, which depends on the batch.
+    const Expr keys = a.keys.valid() ? Expr() : a.keyLength;
+    if (a.keys.valid()) expr(n, a.keys, {A::symbol(A::Batch)}, "number of keys");
+    operand(n, a.k, over({{A::Key, keys}, {A::Element, a.headSize}}));
+    operand(n, a.v, over({{A::Key, keys}, {A::Element, r[3]}}));
     operand(n, a.out, over({{A::Query, r[2]}, {A::Element, r[3]}}));
-    if (a.mask.buffer.valid()) operand(n, a.mask, over({{A::Query, r[2]}, {A::Key, a.keyLength}}), true);
+    if (a.mask.buffer.valid()) operand(n, a.mask, over({{A::Query, r[2]}, {A::Key, keys}}), true);
+    if (a.logSum.buffer.valid()) {
+      operand(n, a.logSum, over({{A::Query, r[2]}}));
+      if (a.logSum.dtype != DType::F32) breach("L3", n, "a logarithm of sums that is no F32");
+      if (exists(a.logSum.buffer)) writable(n, a.logSum.buffer);
+    }
     if (exists(a.out.buffer)) writable(n, a.out.buffer);
   }
   /// An operand of attention, over its axes.

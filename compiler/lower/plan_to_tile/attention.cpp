@@ -7,6 +7,7 @@
 #include "ir/tile/build.h"
 #include "lower/plan_to_tile/blocks.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 namespace neso {
@@ -59,7 +60,7 @@ public:
     Softmax state{{full(tiling_.queries, 1, -INFINITY), 1}, {full(tiling_.queries, 1, 0), 1}, {full(tiling_.queries, tiling_.value, 0), 3}};
     // On a CPU the last block of keys comes behind the loop where it is known to be a part of one: no more is multiplied than counts, and no other block
     // has masks.
-    const std::optional<int64_t> keys = spec_.keyLength.asConst();
+    const std::optional<int64_t> keys = keyCount().asConst();
     const int64_t rest = keys && !spec_.causal && !k_.target.threadBlocks ? *keys % tiling_.keys : 0;
     if (rest == 0 || *keys > tiling_.keys) {
       Val end = rest == 0 ? lastKey() : out_.intConst(*keys - rest);
@@ -74,6 +75,7 @@ public:
     }
     if (rest != 0) state = block(out_.intConst(*keys - rest), state, queries, Keys::Rest, rest);
     store(state.sum, state.acc);
+    if (spec_.logSum.buffer.valid()) storeLogSum(state);
   }
 
 private:
@@ -122,9 +124,11 @@ private:
     return q.binary("arith.mulf", wide, q.constant(DType::F32, factor(), 0));
   }
 
+  /// Those that there are, in this batch.
+  Expr keyCount() const { return spec_.keys.valid() ? spec_.keys : spec_.keyLength; }
   /// No key beyond the block's last query row takes part where that is so asked for.
   Val lastKey() {
-    Val end = out_.index(spec_.keyLength);
+    Val end = out_.index(keyCount());
     if (!spec_.causal) return end;
     Val last = out_.binary("arith.addi", out_.index(blockOf(blockings_, kQuery) * Expr(tiling_.rows)), out_.intConst(tiling_.rows));
     return out_.binary("arith.minsi", end, last);
@@ -182,11 +186,11 @@ private:
   Softmax block(Val start, const Softmax &before, Val queries, Keys which, int64_t rest = 0) {
     Emitter keys = frame(tiling_.keys, tiling_.head, false), values = frame(tiling_.keys, tiling_.value, false),
             s = frame(tiling_.queries, tiling_.keys, true);
-    along(keys, kKey, 0, spec_.keyLength, start, which);
+    along(keys, kKey, 0, keyCount(), start, which);
     along(keys, kElement, 1, spec_.headSize, {});
-    along(values, kKey, 0, spec_.keyLength, start, which);
+    along(values, kKey, 0, keyCount(), start, which);
     along(values, kElement, 1, x_[3], {});
-    along(s, kKey, 1, spec_.keyLength, start, which);
+    along(s, kKey, 1, keyCount(), start, which);
     Val score = scoresOf(s, keys, queries, rest);
     Val newMax = maximum(s, before.max, rows(s, score, [&](Val x, Val y) { return maximum(s, x, y); }));
     auto scaled = [&](Val x) { return factorComesLater() ? s.binary("arith.mulf", x, s.constant(DType::F32, factor(), 0)) : x; };
@@ -218,6 +222,16 @@ private:
     loops::Store store;
     store.buffer = spec_.out.buffer, store.index = spec_.out.index;
     out_.store(store, out_.cast(result, DType::F32, spec_.out.dtype), {});
+  }
+
+  /// Weights may be powers of two, and a factor may not be in the scores yet.
+  void storeLogSum(const Softmax &state) {
+    Val top = state.max;
+    if (factorComesLater()) top = out_.binary("arith.mulf", top, out_.constant(DType::F32, factor(), 0));
+    if (isBinary()) top = out_.binary("arith.mulf", top, out_.constant(DType::F32, M_LN2, 0));
+    loops::Store store;
+    store.buffer = spec_.logSum.buffer, store.index = spec_.logSum.index;
+    out_.store(store, out_.binary("arith.addf", top, Val{math::LogOp::create(b_, k_.loc, state.sum.v), state.sum.vary}), {});
   }
 
   KernelContext &k_;

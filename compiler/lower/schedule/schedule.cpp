@@ -197,6 +197,7 @@ private:
     program.nodes = std::move(nodes);
     if (options_.splitReductions) {
       splitContractions(program, options_.split);
+      splitAttention(program, options_.split);
       splitReductions(program, options_.split);
       splitSorts(program, options_.split);
       splitScans(program, options_.split);

@@ -35,6 +35,7 @@ struct SplitRule {
   int64_t longestRun = 32;                          // a reduction along so few neighbours and across rows is one across rows at first
   int64_t updateCopies = 0;                         // copies of few places that many updates meet in; 0: none
   bool unknownLengths = false;                      // reductions whose length only the run knows may become two kernels
+  bool attention = false;                           // attention of few queries shares its keys out
   bool contractions = false;                        // matrix products may be cut along k, by the machine's rates
   Siblings siblings = Siblings::Apart;
   MachineSheet machine;

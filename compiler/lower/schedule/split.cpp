@@ -126,7 +126,7 @@ SplitRule SplitRule::manyProcessors(const MachineSheet &machine) {
   r.sortByDigits = false;
   r.scanTile = 16384, r.fewScans = processors * 2, r.longScan = 32768;
   r.longestRun = 512;
-  r.siblings = Siblings::WherePays, r.contractions = true, r.unknownLengths = true, r.updateCopies = 64;
+  r.siblings = Siblings::WherePays, r.contractions = true, r.attention = true, r.unknownLengths = true, r.updateCopies = 64;
   return r;
 }
 

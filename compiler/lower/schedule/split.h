@@ -34,6 +34,10 @@ void giveSortsScratch(loops::Program &program);
 /// ones shorter or empty (rule.unknownLengths).
 void splitContractions(loops::Program &program, const SplitRule &rule);
 
+/// Attention of few queries: heads that share keys and values become rows of one block, and keys are shared out in parts where there would be fewer programs than
+/// the processors hold, as many as the run's sizes ask for (rule.attention).
+void splitAttention(loops::Program &program, const SplitRule &rule);
+
 /// Scans of few and long rows get words in which the programs of a row tell each other their totals (loops::LookBack),
 /// and a node before them that sets those to zero.
 void splitScans(loops::Program &program, const SplitRule &rule);
