@@ -339,7 +339,7 @@ private:
   }
   void spec(size_t n, Node &, AttentionSpec &s) {
     AttentionSpec::Operand AttentionSpec::*const operands[] = {&AttentionSpec::q, &AttentionSpec::k, &AttentionSpec::v,
-                                                               &AttentionSpec::out, &AttentionSpec::mask};
+                                                               &AttentionSpec::out, &AttentionSpec::mask, &AttentionSpec::logSum};
     for (AttentionSpec::Operand AttentionSpec::*which : operands) {
       if (!(s.*which).buffer.valid()) continue;
       addSpec<AttentionSpec>("an operand of another dtype than its buffer", n, [=](AttentionSpec &at) { (at.*which).dtype = other((at.*which).dtype); });
@@ -347,11 +347,13 @@ private:
         const bool overKeys = which == &AttentionSpec::k || which == &AttentionSpec::v;
         Symbol axis = AttentionSpec::symbol(which == &AttentionSpec::mask ? AttentionSpec::Element
                                             : overKeys                    ? AttentionSpec::Query
+                                            : which == &AttentionSpec::logSum ? AttentionSpec::Element
                                                                           : AttentionSpec::Key);
         (at.*which).index = (at.*which).index + axis;
       });
     }
     addSpec<AttentionSpec>("more keys than there are", n, [](AttentionSpec &at) { at.keyLength = at.keyLength + 1; });
+    addSpec<AttentionSpec>("keys by the head", n, [](AttentionSpec &at) { at.keys = AttentionSpec::symbol(AttentionSpec::Head); });
     addSpec<AttentionSpec>("a longer head", n, [](AttentionSpec &at) { at.headSize = at.headSize * 8; });
   }
   void spec(size_t n, Node &, UserKernelSpec &s) {

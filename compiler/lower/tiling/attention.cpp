@@ -23,9 +23,8 @@ int64_t evenRows(int64_t queries, int64_t block) {
 }
 } // namespace
 
-AttentionTiling chooseAttentionTiling(const plan::Plan &plan, const plan::Kernel &kernel, const TileTarget &target) {
+AttentionTiling chooseAttentionTiling(const Facts &facts, const plan::Kernel &kernel, const TileTarget &target) {
   const auto &spec = kernel.nodes[0].get<loops::AttentionSpec>();
-  const Facts &facts = plan.program.facts;
   const std::vector<Expr> &x = kernel.xRanges; // batch, head, query, element of a value
   AttentionTiling out;
   out.head = nextPowerOfTwo(upperBound(facts, spec.headSize, kLongestHead));

@@ -19,6 +19,6 @@ struct AttentionTiling {
 };
 
 /// Of a kernel of one Attention node.
-AttentionTiling chooseAttentionTiling(const plan::Plan &plan, const plan::Kernel &kernel, const TileTarget &target);
+AttentionTiling chooseAttentionTiling(const Facts &facts, const plan::Kernel &kernel, const TileTarget &target);
 
 } // namespace neso

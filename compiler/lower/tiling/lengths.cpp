@@ -145,12 +145,13 @@ private:
 
 } // namespace
 
-std::vector<LengthClass> rowClasses(const plan::Plan &plan, Expr rows) {
+std::vector<LengthClass> rowClasses(const plan::Plan &plan, Expr rows, const std::vector<int64_t> &bounds) {
   if (rows.isConst()) return {};
-  // Rows of the highest block of a program, and of some blocks.
-  constexpr int64_t kFew = 64, kSome = 512;
   const Facts &facts = plan.program.facts;
-  std::vector<LengthClass> out = classesAlong({rows, {{kFew, kFew}, {kSome, kSome}, {INT64_MAX, roomySize(rows, facts)}}}, {Expr(1), facts, ""});
+  Spans upTo;
+  for (int64_t bound : bounds) upTo.push_back({bound, bound});
+  upTo.push_back({INT64_MAX, roomySize(rows, facts)});
+  std::vector<LengthClass> out = classesAlong({rows, upTo}, {Expr(1), facts, ""});
   if (out.size() < 2) out.clear();
   return out;
 }

@@ -4,7 +4,7 @@
 // million in steps that fetch little. So such a kernel is there several times, each time with blocks for lengths up to some bound; a run launches the one
 // whose class its lengths are in, since the grids of the others have no programs.
 //
-// So are products of an open number of rows.
+// So are products of an open number of rows, and attention of an open number of queries.
 //
 //     y[i] = sum over j of x[i, j], n columns:  n <= 16: 64 rows a program; n <= 128: 8 rows; n <= 4096: a row at once; else a row in steps
 #pragma once
@@ -24,7 +24,7 @@ struct LengthClass {
 /// Of a kernel of loops whose blocks are `usual`, for a target of thread blocks; the longest last. Empty: one kernel is good for all lengths.
 std::vector<LengthClass> lengthClasses(const plan::Plan &plan, const plan::Kernel &kernel, const LoopTiling &usual, const TileTarget &target);
 
-/// Of a product with tensor cores of so many rows: few, some and many of them. Empty: they are known.
-std::vector<LengthClass> rowClasses(const plan::Plan &plan, Expr rows);
+/// Of so many rows: up to each of the bounds, and more. Empty: they are known, or never more than the first.
+std::vector<LengthClass> rowClasses(const plan::Plan &plan, Expr rows, const std::vector<int64_t> &bounds);
 
 } // namespace neso

@@ -99,6 +99,7 @@ private:
     kernel.serial |= needsOrder(plan_.program, kernel, target_);
     if (kernel.serial) applied(Rule::ProgramsInTurn);
     if (tiling.dot) return blocksByRows(kernel, tiling);
+    if (blocksByQueries(kernel, tiling)) return;
     if (!decidedByLength(kernel, tiling)) walk(kernel, tiling);
   }
 
@@ -135,7 +136,8 @@ private:
     const TileTarget &target = tiling.target;
     const bool hasStep = kernel.id.index() < launched_, library = !forms_.empty() && forms_.back().first == kernel.id;
     if (!target.threadBlocks || !hasStep || library || kernel.serial || tiling.dot->slices > 1) return;
-    std::vector<LengthClass> classes = rowClasses(plan_, tiling.dot->mSize);
+    // Rows of the highest block of a program, and of some blocks.
+    std::vector<LengthClass> classes = rowClasses(plan_, tiling.dot->mSize, {64, 512});
     std::vector<DotTiling> blocks;
     auto alike = [](const DotTiling &a, const DotTiling &b) { return a.bm == b.bm && a.bn == b.bn && a.bk == b.bk && a.warps == b.warps && a.stages == b.stages; };
     for (const LengthClass &c : classes) {
@@ -144,6 +146,17 @@ private:
     }
     if (std::all_of(blocks.begin(), blocks.end(), [&](const DotTiling &b) { return alike(b, blocks[0]); })) return;
     forEachClass(std::move(classes), kernel, tiling, [&](size_t i, LengthClass &, plan::Kernel &, KernelTiling &t) { t.dot = blocks[i]; });
+  }
+
+  /// The same of attention to an open number of queries: one block of them, or more.
+  bool blocksByQueries(plan::Kernel &kernel, KernelTiling &tiling) {
+    if (kernel.kind != Node::Kind::Attention || !tiling.target.threadBlocks || kernel.id.index() >= launched_) return false;
+    std::vector<LengthClass> classes = rowClasses(plan_, kernel.xRanges[2], {64});
+    if (classes.empty()) return false;
+    std::vector<AttentionTiling> blocks;
+    for (const LengthClass &c : classes) blocks.push_back(chooseAttentionTiling(c.facts, kernel, tiling.target));
+    forEachClass(std::move(classes), kernel, tiling, [&](size_t i, LengthClass &, plan::Kernel &, KernelTiling &t) { t.attention = blocks[i]; });
+    return true;
   }
 
   /// decide(number of the class, the class, kernel, tiling) says how the kernel runs in one class: it is itself for the last, the others are copies that come behind it.
@@ -210,7 +223,7 @@ private:
   void chooseBlocks(plan::Kernel &kernel, KernelTiling &tiling) const {
     const auto *scan = kernel.nodes[0].as<loops::ScanSpec>();
     if (kernel.kind == Node::Kind::Attention)
-      tiling.attention = chooseAttentionTiling(plan_, kernel, tiling.target);
+      tiling.attention = chooseAttentionTiling(plan_.program.facts, kernel, tiling.target);
     else if (kernel.kind == Node::Kind::Segments)
       tiling.segments = chooseSegmentsTiling(plan_, kernel, tiling.target);
     else if (kernel.kind == Node::Kind::Sort)

@@ -351,6 +351,40 @@ TEST(Interp, AttentionWithCausalMaskMatchesSoftmax) {
   EXPECT_NEAR(got[3], p * 6 + (1 - p) * 8, 1e-6);
 }
 
+TEST(Interp, AttentionToPartsOfTheKeysGivesTheLogarithmsOfTheirSums) {
+  // Three keys in two parts, which are batches: 0 and 1, and 2 alone.
+  Maker m;
+  BufferId q = m.input("q", DType::F32, {1}), k = m.input("k", DType::F32, {3}), v = m.input("v", DType::F32, {3}), y = m.temp("y", DType::F32, 3), sums = m.temp("sums", DType::F32, 3);
+  AttentionSpec &spec = m.node<AttentionSpec>({3, 1, 1, 1});
+  const Expr part = AttentionSpec::symbol(AttentionSpec::Batch), key = AttentionSpec::symbol(AttentionSpec::Key);
+  spec.q = {q, 0, DType::F32};
+  spec.k = {k, part * 2 + key, DType::F32}, spec.v = {v, part * 2 + key, DType::F32};
+  spec.out = {y, part, DType::F32}, spec.logSum = {sums, part, DType::F32};
+  spec.keyLength = 2, spec.headSize = 1, spec.keys = max(0, min(2, 3 - part * 2));
+  m.output(y, {3}), m.output(sums, {3});
+  ASSERT_TRUE(verify(m.p)) << verify(m.p).error().str();
+  std::vector<float> dq = {1}, dk = {1, 2, 3}, dv = {5, 6, 7};
+  std::vector<HostValue> in;
+  for (std::vector<float> *x : {&dq, &dk, &dv}) in.push_back(HostValue::tensor(DType::F32, {static_cast<int64_t>(x->size())}, x->data()));
+  auto out = Interpreter(m.p).run(in);
+  ASSERT_TRUE(out) << out.error().str();
+  const std::vector<float> got = values<float>((*out)[0]), logs = values<float>((*out)[1]);
+  const double e = std::exp(1.0);
+  EXPECT_NEAR(got[0], (5 + 6 * e) / (1 + e), 1e-6);
+  EXPECT_EQ(got[1], 7);
+  EXPECT_EQ(got[2], 0); // no key is left
+  EXPECT_NEAR(logs[0], 1 + std::log(1 + e), 1e-6);
+  EXPECT_NEAR(logs[1], 3, 1e-6);
+  EXPECT_EQ(logs[2], -INFINITY);
+  // Only the batch says how many keys there are, and the logarithms are F32.
+  Program wrong = m.p;
+  wrong.nodes[0].get<AttentionSpec>().keys = key;
+  EXPECT_FALSE(verify(wrong));
+  wrong = m.p;
+  wrong.nodes[0].get<AttentionSpec>().logSum.dtype = DType::F64;
+  EXPECT_FALSE(verify(wrong));
+}
+
 TEST(Interp, RefusesWrongInputs) {
   Maker m;
   Expr s = Symbol::size("s0");

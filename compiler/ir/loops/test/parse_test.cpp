@@ -54,12 +54,13 @@ constexpr const char *kText = R"(loops all of it
     %1 = relu %0 : f32
     store y[8*i0 + i1] = %1
   node n5 attention ranges [1, 1, s0, 8]  # look
-    attention keys s0 head 8 scale 0.25 causal masked -1e+09 empty nan
+    attention keys s0 head 8 scale 0.25 below min(s0, b + 4); causal masked -1e+09 empty nan
     q = x[8*m + d] : f32
     k = x[8*n + d] : f32
     v = x[8*n + d] : f32
     mask = w#2[n] : bool
     out = y[8*m + d] : f32
+    log sum = y[m] : f32
   node n6 user_kernel ranges []  # theirs
     launch add_kernel over s0//16, 1, 1 function 2 choice 0
       p = x[4] read

@@ -126,6 +126,29 @@ TEST(Tiling, AProductOfUnknownRowsIsThereForFewSomeAndMany) {
   EXPECT_GE(heights.size(), 2u);
 }
 
+TEST(Tiling, AttentionOfUnknownQueriesIsThereForFewAndMany) {
+  Maker m;
+  const Symbol queries = Symbol::size("s0");
+  m.p.facts.setRange(queries, {1, INT64_MAX}), m.p.facts.setHint(queries, 16);
+  m.attention(16, queries, DType::BF16);
+  TileTarget target;
+  target.threadBlocks = true, target.processors = 132, target.machine.groupRows = 64;
+  plan::Plan plan = m.plan();
+  const Tilings tilings = chooseTilings(plan, target);
+  EXPECT_TRUE(plan::verify(plan, plan::Form::Scheduled)) << print(plan);
+  ASSERT_EQ(tilings.size(), 2u) << print(plan);
+  for (int64_t count : {1, 64, 65, 4096}) {
+    int there = 0;
+    for (const KernelTiling &t : tilings) {
+      ASSERT_TRUE(t.when.valid() && t.facts && t.attention);
+      if (evaluate(t.when, {{queries, count}}) != 1) continue;
+      ++there;
+      EXPECT_TRUE(count <= 64 ? t.attention->queries <= 64 : t.attention->queries == 128) << count;
+    }
+    EXPECT_EQ(there, 1) << count;
+  }
+}
+
 TEST(Tiling, AProductOfFewRowsAtMostIsThereOnce) {
   OpenRows o({1, 60});
   plan::Plan plan = o.m.plan();

@@ -50,6 +50,17 @@ struct Maker {
     o.buffer = b, o.dtype = p.buffer(b).dtype, o.sizes = {p.buffer(b).elements}, o.strides = {1};
     p.outputs.push_back(o);
   }
+  /// Attention of `heads` heads of 64 elements to as many keys as there are queries.
+  void attention(int64_t heads, Expr queries, DType t) {
+    constexpr int64_t kHead = 64;
+    const Expr elements = Expr(heads * kHead) * queries, of = Expr(AttentionSpec::symbol(AttentionSpec::Head)) * queries * kHead + Expr(AttentionSpec::symbol(AttentionSpec::Element));
+    const Expr row = of + Expr(AttentionSpec::symbol(AttentionSpec::Query)) * kHead, key = of + Expr(AttentionSpec::symbol(AttentionSpec::Key)) * kHead;
+    AttentionSpec s;
+    s.q = {input("q", elements, t), row, t}, s.k = {input("k", elements, t), key, t}, s.v = {input("v", elements, t), key, t};
+    s.out = {addTemp(p, "out", t, elements), row, t};
+    s.keyLength = queries, s.headSize = kHead;
+    node({1, heads, queries, kHead}, {}, s), output(s.out.buffer);
+  }
   plan::Plan plan(const schedule::ScheduleOptions &options = {}) {
     Result<plan::Plan> out = schedule::schedule(p, options);
     EXPECT_TRUE(out);

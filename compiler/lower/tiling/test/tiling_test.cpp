@@ -464,18 +464,10 @@ TEST(Tiling, WelfordIsTwoPassesOverRowsThatAProgramKeeps) {
 
 TEST(Tiling, BlocksOfAttentionOnCpusGrowWithTheQueries) {
   auto tilingOf = [](int64_t queries, DType t) {
-    constexpr int64_t kHeads = 2, kHead = 64;
-    const int64_t elements = kHeads * queries * kHead;
     Maker m;
-    const Expr of = i(1) * queries * kHead + Expr(AttentionSpec::symbol(AttentionSpec::Element));
-    const Expr row = of + Expr(AttentionSpec::symbol(AttentionSpec::Query)) * kHead, key = of + Expr(AttentionSpec::symbol(AttentionSpec::Key)) * kHead;
-    AttentionSpec s;
-    s.q = {m.input("q", elements, t), row, t}, s.k = {m.input("k", elements, t), key, t}, s.v = {m.input("v", elements, t), key, t};
-    s.out = {addTemp(m.p, "out", t, elements), row, t};
-    s.keyLength = queries, s.headSize = kHead;
-    m.node({1, kHeads, queries, kHead}, {}, s), m.output(s.out.buffer);
+    m.attention(2, queries, t);
     const plan::Plan plan = m.plan();
-    const AttentionTiling tiling = chooseAttentionTiling(plan, plan.kernels[0], TileTarget());
+    const AttentionTiling tiling = chooseAttentionTiling(plan.program.facts, plan.kernels[0], TileTarget());
     return std::array{tiling.queries, tiling.keys, tiling.rows};
   };
   EXPECT_EQ(tilingOf(256, DType::F32), (std::array<int64_t, 3>{128, 64, 128}));
