@@ -36,8 +36,12 @@ class Layer(torch.nn.Module):
 
 
 class Attention(torch.nn.Module):
+    def __init__(self, **options):
+        super().__init__()
+        self.options = options
+
     def forward(self, q, k, v):
-        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=q.shape[2] > 1, enable_gqa=q.shape[1] != k.shape[1])
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, **self.options)
 
 
 class Block(torch.nn.Module):
@@ -69,8 +73,8 @@ def cases():
     yield "layer", Layer(), ROWS, lambda m: (torch.randn(m, SIDE, dtype=torch.bfloat16, device="cuda"),), ({0: auto},)
     half = lambda *s: torch.randn(*s, device="cuda", dtype=torch.bfloat16)  # noqa: E731
     both = ({0: auto, 2: auto},) * 3
-    yield "attention", Attention(), ((2, 128), (4, 512), (2, 2048), (2, 8192)), lambda s: tuple(half(s[0], 16, s[1], 128) for _ in range(3)), both
-    yield ("decode", Attention(), ((2, 512), (2, 8192), (16, 2048), (64, 4096)),
+    yield "attention", Attention(is_causal=True), ((2, 128), (4, 512), (2, 2048), (2, 8192)), lambda s: tuple(half(s[0], 16, s[1], 128) for _ in range(3)), both
+    yield ("decode", Attention(enable_gqa=True), ((2, 512), (2, 8192), (16, 2048), (64, 4096)),
            lambda s: (half(s[0], 32, 1, 128), half(s[0], 8, s[1], 128), half(s[0], 8, s[1], 128)), ({0: auto}, *both[1:]))
     yield "block", Block(), ((2, 16), (2, 512), (4, 1024)), lambda s: (half(*s, 2048),), ({0: auto, 1: auto},)
     yield "tall", Tall(), TALL, lambda s: (torch.randn(s[0], s[1], device="cuda"), torch.randn(s[0], s[2], device="cuda")), ({0: auto, 1: auto}, {0: auto, 1: auto})
