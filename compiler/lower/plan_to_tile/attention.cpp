@@ -106,6 +106,31 @@ private:
       e.masks.push_back(e.compare("lt", e.env[s], e.index(extent)));
   }
 
+  /// Whether scores are compared by their places in the tile, of 32 bits, where indices have 64: that many registers less in the loop of a thread block. Keys and values
+  /// keep the masks of their indices, which say where the tensor ends.
+  bool hasNarrowScores() const { return k_.target.threadBlocks && !k_.indexType.isInteger(32); }
+  /// A distance between indices as 32 bits can say it: further than a tile is long is as good as any.
+  Val distance(Val from, Val to) {
+    constexpr int64_t kFar = int64_t(1) << 30;
+    const Val d = out_.binary("arith.subi", to, from);
+    const Val near = out_.binary("arith.minsi", out_.binary("arith.maxsi", d, out_.intConst(-kFar)), out_.intConst(kFar));
+    return {arith::TruncIOp::create(b_, k_.loc, b_.getI32Type(), near.v)};
+  }
+  /// As along() of the keys of scores.
+  void alongKeys(Emitter &s, Val start) {
+    const Type narrow = b_.getI32Type();
+    s.env[kKey] = s.indexBinary("arith.addi", start, s.lanes(1));
+    s.facts.setIndex(kKey, keyCount());
+    keyLanes_ = s.lanesOf(1, narrow), keysAt_ = start;
+    if (!s.facts.provablyDivisible(keyCount(), Expr(s.frame.tile[1]))) s.masks.push_back(s.compare("lt", keyLanes_, distance(start, s.index(keyCount()))));
+  }
+  /// Keys up to the row's query.
+  Val upToQuery(Emitter &s) {
+    if (!hasNarrowScores()) return s.compare("le", s.env[kKey], s.env[kQuery]);
+    const Val ahead = distance(keysAt_, out_.index(blockOf(blockings_, kQuery) * Expr(tiling_.rows)));
+    return s.compare("le", keyLanes_, s.binary("arith.addi", s.lanesOf(0, b_.getI32Type()), ahead));
+  }
+
   static Val loadAs(Emitter &e, const AttentionSpec::Operand &o, DType t) {
     Val zero = e.constant(o.dtype, 0, 0);
     return e.widen(e.cast(e.load(o.buffer, o.index, {}, zero, o.dtype), o.dtype, t), 3);
@@ -154,7 +179,7 @@ private:
     if (tiling_.narrowScores && !factorComesLater()) score = s.binary("arith.mulf", score, s.constant(DType::F32, factor(), 0));
     Val valid;
     for (size_t i = rowMask_.size(); i < s.masks.size(); ++i) valid = s.andMask(valid, s.masks[i]);
-    if (spec_.causal) valid = s.andMask(valid, s.compare("le", s.env[kKey], s.env[kQuery]));
+    if (spec_.causal) valid = s.andMask(valid, upToQuery(s));
     if (spec_.mask.buffer.valid()) {
       Val m = s.load(spec_.mask.buffer, spec_.mask.index, {}, {}, spec_.mask.dtype);
       if (spec_.mask.dtype == DType::Bool && std::isinf(spec_.masked))
@@ -190,7 +215,10 @@ private:
     along(keys, kElement, 1, spec_.headSize, {});
     along(values, kKey, 0, keyCount(), start, which);
     along(values, kElement, 1, x_[3], {});
-    along(s, kKey, 1, keyCount(), start, which);
+    if (hasNarrowScores())
+      alongKeys(s, start);
+    else
+      along(s, kKey, 1, keyCount(), start, which);
     Val score = scoresOf(s, keys, queries, rest);
     Val newMax = maximum(s, before.max, rows(s, score, [&](Val x, Val y) { return maximum(s, x, y); }));
     auto scaled = [&](Val x) { return factorComesLater() ? s.binary("arith.mulf", x, s.constant(DType::F32, factor(), 0)) : x; };
@@ -244,6 +272,7 @@ private:
   std::vector<Blocking> blockings_;
   std::vector<Val> rowMask_;
   Val minusInf_;
+  Val keyLanes_, keysAt_; // of a block of scores: the keys' places in it, and the first one's index
 };
 
 } // namespace
