@@ -98,6 +98,23 @@ def few_queries():
     ]
 
 
+def open_blocks():
+    """More rows than a block has, of an open number: sm_90 copies their tiles itself, by indices of 64 bits that a descriptor's 32 have to say."""
+    batch, length = Dim("batch", min=1), Dim("length", min=2)
+    causal = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    full = lambda q, k, v: F.scaled_dot_product_attention(q, k, v)
+    grown = [(f"bf16 {b}x1x{n}x64",) * 3 for b, n in ((2, 150), (1, 300), (3, 20))]
+    even = [(f"bf16 {b}x1x256x64",) * 3 for b in (2, 1)]
+    rows = [(f"bf16 {b}x{n}x192",) for b, n in ((2, 150), (1, 300), (3, 20))]
+    linear = lambda x, w: torch.relu(x @ w.mT)
+    return [
+        c("causal", causal, *grown[0], more=grown[1:], dynamic=({0: batch, 2: length},) * 3),
+        c("full", full, *grown[0], more=grown[1:], dynamic=({0: batch, 2: length},) * 3),
+        c("batches", full, *even[0], more=even[1:], dynamic=({0: batch},) * 3),
+        c("linear", linear, *rows[0], "bf16 128x192", more=[(*r, "bf16 128x192") for r in rows[1:]], dynamic=({0: batch, 1: length}, None)),
+    ]
+
+
 def by_formula(q, k, v, bias, causal, scale):
     """PyTorch's formula in f64, and the log-sum-exp of each row."""
     scores = q.double() @ k.double().mT * (q.shape[-1] ** -0.5 if scale is None else scale)

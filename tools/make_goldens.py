@@ -258,7 +258,7 @@ def main():
     import golden_vision
     jobs = all_jobs(write_model, golden_models.FAMILIES,
                     [golden_ops.groups(), golden_edges.groups(), golden_libraries.groups(), golden_scaling.groups(), golden_data.groups(), golden_training.groups(),
-                     golden_quantised.groups(), golden_linalg.groups(), golden_complex.groups(), golden_ctc.groups(), golden_vision.groups(), golden_siblings.groups(), golden_winograd.groups(), golden_turns.groups(), golden_memory.groups(), golden_exports.groups(), {"attention": golden_attention.attention(), "causal_blocks": golden_attention.causal_blocks(), "few_queries": golden_attention.few_queries(), "attention_of_gpus": golden_attention.attention_of_gpus()}])
+                     golden_quantised.groups(), golden_linalg.groups(), golden_complex.groups(), golden_ctc.groups(), golden_vision.groups(), golden_siblings.groups(), golden_winograd.groups(), golden_turns.groups(), golden_memory.groups(), golden_exports.groups(), {"attention": golden_attention.attention(), "causal_blocks": golden_attention.causal_blocks(), "few_queries": golden_attention.few_queries(), "open_blocks": golden_attention.open_blocks(), "attention_of_gpus": golden_attention.attention_of_gpus()}])
     jobs["state"] = (write_state, golden_state.CASES)
     jobs["ops/pt2e"] = (golden_pt2e.write, golden_pt2e.MODELS)
     torch.set_num_threads(1)

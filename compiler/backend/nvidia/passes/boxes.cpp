@@ -348,12 +348,30 @@ private:
         why_ = "an index that does not change by the same each turn";
         return false;
       }
+    takeOpen(box.dims[size_t(slow)], box);
     for (Box::Dim *dim : {&box.dims[0], &box.dims[1], box.outer ? &*box.outer : nullptr})
       if (dim && !hasCoordinates(*dim, load)) {
         why_ = dim->size ? "an index that changes by 64 bits each turn" : "an index of 64 bits without a border";
         return false;
       }
     return takeLower(box);
+  }
+  /// What may be more than 31 bits of an index without a border, as an open number of batches is, is the index of a further dim, whose pitch is larger.
+  void takeOpen(Box::Dim &dim, Box &box) {
+    const auto &[product, pitch] = *dim.pitch.terms.begin();
+    if (dim.size || box.outer || !product.empty() || !isWide(dim.first) || mostOf(dim.first) <= INT32_MAX) return;
+    Polynomial open;
+    int64_t common = 0;
+    for (const auto &[scalars, factor] : dim.first.terms) {
+      Polynomial term;
+      term.terms[scalars] = factor;
+      if (mostOf(term) > INT32_MAX) open = open + term, common = std::gcd(common, factor);
+    }
+    if (common == 0) return;
+    dim.first = dim.first - open;
+    for (auto &[scalars, factor] : open.terms) factor /= common;
+    box.outer.emplace();
+    box.outer->pitch = Polynomial(common * pitch), box.outer->first = open;
   }
   /// Whether the index, or what 32 bits can say of it, is the place of the copy. With a border an index beyond 31 bits is outside, clamped too.
   bool hasCoordinates(Box::Dim &dim, tt::LoadOp load) {

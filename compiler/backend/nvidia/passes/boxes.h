@@ -13,7 +13,7 @@
 //         row, is stored under the mask x < size alone
 //     B5  indices change from turn to turn by what is the same in every turn
 //     B6  copies take indices of 32 bits. One of 64 is clamped to them (box_code.cpp): with a border that is as far outside; without one it has
-//         31 bits by what it is computed of, or by rows so far apart that 2^31 of them are more than any memory
+//         31 bits by what it is computed of, or by rows so far apart that 2^31 of them are more than any memory: many rows are blocks of them
 // Arithmetic on indices counts as exact, and what a remainder is taken of as not negative: otherwise the program reads outside
 // of the tensor, in front of it. Sizes that are arguments count as positive: whoever makes the tensor's descriptor at a launch
 // checks that, that sizes have 31 bits, and that base and pitch are multiples of 16 bytes.
