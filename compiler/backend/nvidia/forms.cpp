@@ -49,8 +49,11 @@ std::optional<Expr> exprOf(mlir::Value v) {
   std::optional<Expr> a = exprOf(op->getOperand(0)), b = exprOf(op->getOperand(1));
   if (!a || !b) return std::nullopt;
   if (llvm::isa<mlir::arith::MinSIOp>(op)) return min(*a, *b);
-  // Of pitches, which are positive.
-  if (llvm::isa<mlir::arith::DivSIOp>(op)) return floorDiv(*a, *b);
+  // Towards zero.
+  if (llvm::isa<mlir::arith::DivSIOp>(op)) {
+    if (!b->isConst() || b->constValue() <= 0) return std::nullopt;
+    return floorDiv(max(*a, 0), *b) - floorDiv(max(Expr(0) - *a, 0), *b);
+  }
   return llvm::isa<mlir::arith::AddIOp>(op) ? *a + *b : llvm::isa<mlir::arith::SubIOp>(op) ? *a - *b : *a * *b;
 }
 
